@@ -1,0 +1,63 @@
+package models
+
+import "time"
+
+// MetaUpload is the user-metadata key (x-amz-meta-…) that ties an object to its
+// upload. Only with it is an object ours: existence and size prove nothing.
+const MetaUpload = "berth-upload"
+
+// NullVersion is S3's version id of an object in a bucket without versions.
+const NullVersion = "null"
+
+// ObjectSpec says what an object is to become when it is written.
+type ObjectSpec struct {
+	Key          string
+	UploadID     UploadID // goes into the object's metadata
+	ContentType  string
+	Algorithm    Algorithm // "" declares none
+	Type         ChecksumType
+	StorageClass string
+	SSEKMSKeyID  string
+}
+
+// CompleteSpec is what CompleteMultipartUpload is told.
+type CompleteSpec struct {
+	Key        string
+	S3UploadID string
+	Parts      []Part
+	Size       int64
+	Checksum   Checksum // the whole object's, if known; Algorithm and Type always
+}
+
+// Object is what a store attests of one version.
+type Object struct {
+	Key       string
+	VersionID string // NullVersion where the bucket has none
+	ETag      string // opaque, no quotes
+	Size      int64
+	Checksums []Checksum // all that it attests
+	UploadID  UploadID   // from the metadata, "" if none
+	Modified  time.Time
+}
+
+// SignedPart is one request that a client may send, once, with exactly those bytes.
+type SignedPart struct {
+	Number  int
+	Size    int64
+	Method  string
+	URL     string
+	Headers map[string]string // those that the client must send; not host, not content-length
+}
+
+// ObjectEvent is a notification, whatever its format was. Its size and etag are
+// left out: stores disagree about them, S3 is asked instead.
+type ObjectEvent struct {
+	Store     StoreName
+	Bucket    string
+	Key       string // decoded
+	VersionID string // "" if the event has none
+	Created   bool   // an ObjectCreated family event
+	Name      string // e.g. ObjectCreated:Put
+	Sequencer string
+	At        time.Time
+}

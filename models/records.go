@@ -1,0 +1,136 @@
+package models
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Upload is one session of sending one file. Times are UTC; the zero time is
+// "never". Sizes are bytes.
+type Upload struct {
+	ID         UploadID
+	Tenant     Tenant
+	Owner      Owner
+	Collection string
+	FileID     FileID
+	ReplicaID  ReplicaID
+	State      UploadState
+	Geometry
+	Size     int64
+	Checksum Checksum // planned algorithm and type; Value only if declared
+	Commit   CommitMode
+	Identity string // see IdentityOf; empty: nothing declared
+
+	Store       StoreName
+	Key         string
+	S3UploadID  string // of the multipart upload; empty before it is begun, and for a single PUT
+	ContentType string
+
+	Attempt     int       // of Complete; fences its outcome
+	LeaseUntil  time.Time // of the Complete in flight
+	SignedUntil time.Time // latest expiry of any write URL ever signed
+	ExpiresAt   time.Time
+	HardExpires time.Time // no progress prolongs the session beyond it
+
+	VersionID string   // what S3 attested, from completed on
+	ETag      string   // opaque, no quotes
+	Attested  Checksum // what S3 attested, from completed on
+
+	ReasonCode Code
+	Reason     string
+
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	CompletedAt time.Time
+	ClosedAt    time.Time
+}
+
+// Open tells whether the session still takes bytes or waits for a commit.
+func (u *Upload) Open() bool { return len(Uploads.Next[u.State]) > 0 }
+
+// EmptyBody tells whether the object has no byte: its checksum is then known.
+func (u *Upload) EmptyBody() bool { return u.Size == 0 }
+
+// File is the record that the user keeps.
+type File struct {
+	ID          FileID
+	Tenant      Tenant
+	Owner       Owner
+	Collection  string
+	Name        string
+	Size        int64
+	ContentType string
+	Checksum    Checksum // as attested once active; as planned or declared before
+	Declared    bool     // the checksum was stated by the client, whole or by parts
+	State       FileState
+	Metadata    json.RawMessage // a JSON object
+	VersionID   string
+	ETag        string
+	UploadID    UploadID // empty for an import
+	ReasonCode  Code
+	Reason      string
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	ActivatedAt time.Time
+	DeletedAt   time.Time
+}
+
+// Replica is a file's object in one store.
+type Replica struct {
+	ID          ReplicaID
+	FileID      FileID
+	Store       StoreName
+	Key         string
+	Primary     bool
+	State       ReplicaState
+	Size        int64
+	VersionID   string
+	ETag        string
+	SignedUntil time.Time // the key is swept once more after it
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+}
+
+// Task is one piece of background work, leased and fenced.
+type Task struct {
+	ID           TaskID
+	Kind         TaskKind
+	Target       string // replica id for reap and replicate, file id for process
+	State        TaskState
+	RunAt        time.Time
+	Attempts     int
+	MaxAttempts  int
+	Manual       bool
+	LeaseOwner   string
+	LeaseUntil   time.Time
+	LeaseVersion int64 // the fencing token
+	LastError    string
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
+}
+
+// HistoryEntry is one transition or one physical delete.
+type HistoryEntry struct {
+	At        time.Time
+	What      string // "upload", "file", "replica", "task", "object"
+	ID        string
+	From      string
+	To        string
+	Actor     string // "owner:…", "event", "complete", "repair", "reaper", …
+	Why       string
+	VersionID string
+}
+
+// Pin is a part's checksum as it was signed into its URL.
+type Pin struct {
+	Number int
+	Digest []byte // raw
+}
+
+// Part is a part as S3 lists it.
+type Part struct {
+	Number   int
+	Size     int64
+	ETag     string // opaque, no quotes
+	Checksum string // base64, of the upload's algorithm; empty where the store lists none
+}
