@@ -40,6 +40,53 @@ type Object struct {
 	Modified  time.Time
 }
 
+// OpenMultipart is a multipart upload that a store lists as begun and not ended.
+type OpenMultipart struct {
+	Key        string
+	S3UploadID string
+	Initiated  time.Time
+}
+
+// ObjectVersion is one entry of a store's list of versions.
+type ObjectVersion struct {
+	Key       string
+	VersionID string // NullVersion where the bucket has none
+	Latest    bool
+	Marker    bool // a delete marker: no bytes, no ETag
+	Size      int64
+	ETag      string // opaque, no quotes
+	Modified  time.Time
+}
+
+// VersionRef names one version. Without a version id it names nothing: a delete
+// would then only hide.
+type VersionRef struct {
+	Key       string
+	VersionID string
+}
+
+// DeleteResult is what became of one VersionRef. Err is nil when the version is gone,
+// also when it never was.
+type DeleteResult struct {
+	Key       string
+	VersionID string
+	Err       *ObjectError
+}
+
+// PartToSign asks for the URL of one part of exactly Size bytes and, where Digest is
+// given, of exactly those bytes.
+type PartToSign struct {
+	Number int
+	Size   int64
+	Digest []byte // raw; nil: not pinned
+}
+
+// SignedForm is a POST policy form: a client sends the fields, then the file.
+type SignedForm struct {
+	URL    string
+	Fields map[string]string
+}
+
 // SignedPart is one request that a client may send, once, with exactly those bytes.
 type SignedPart struct {
 	Number  int
