@@ -34,7 +34,7 @@ CREATE TABLE files (
     activated_at       timestamptz,
     deleted_at         timestamptz,
     CONSTRAINT files_active_attested CHECK (state NOT IN ('active', 'blocked', 'processing') OR version_id IS NOT NULL),
-    CONSTRAINT files_active_at CHECK (state NOT IN ('active', 'blocked') OR activated_at IS NOT NULL),
+    CONSTRAINT files_active_at CHECK (state <> 'active' OR activated_at IS NOT NULL),
     CONSTRAINT files_not_yet_active CHECK (state NOT IN ('preparing', 'processing') OR activated_at IS NULL),
     CONSTRAINT files_failed_reason CHECK (state <> 'failed' OR reason_code IS NOT NULL),
     CONSTRAINT files_deleted_at CHECK ((state = 'deleted') = (deleted_at IS NOT NULL)),

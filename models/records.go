@@ -59,6 +59,7 @@ type File struct {
 	Collection  string
 	Name        string
 	Size        int64
+	PartSize    int64 // the boundaries that a composite checksum is over
 	ContentType string
 	Checksum    Checksum // as attested once active; as planned or declared before
 	Declared    bool     // the checksum was stated by the client, whole or by parts

@@ -57,13 +57,15 @@ var Uploads = Machine[UploadState]{
 	},
 }
 
-// Files is the file's machine.
+// Files is the file's machine. A file that a step blocks goes from processing to
+// blocked and never looks active; it becomes active, with its one event, if it is
+// unblocked.
 var Files = Machine[FileState]{
 	Name:    "file",
 	Initial: []FileState{FilePreparing, FileActive}, // active: an import, after a HEAD
 	Next: map[FileState][]FileState{
 		FilePreparing:    {FileProcessing, FileActive, FileFailed},
-		FileProcessing:   {FileActive, FileFailed},
+		FileProcessing:   {FileActive, FileBlocked, FileFailed},
 		FileActive:       {FileBlocked, FileDeleting},
 		FileBlocked:      {FileActive, FileDeleting},
 		FileFailed:       {FileDeleting},
