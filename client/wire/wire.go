@@ -136,6 +136,7 @@ type File struct {
 	Size        int64           `json:"size"`
 	ContentType string          `json:"content_type"`
 	Checksum    Checksum        `json:"checksum"`
+	PartSize    int64           `json:"part_size,omitempty"` // bytes; the boundaries that a composite checksum is over
 	State       string          `json:"state"`
 	Metadata    json.RawMessage `json:"metadata"`
 	VersionID   string          `json:"version_id,omitempty"`
@@ -163,6 +164,7 @@ type ContentURL struct {
 	ExpiresAt time.Time `json:"expires_at"`
 	Size      int64     `json:"size"`
 	Checksum  Checksum  `json:"checksum"`
+	PartSize  int64     `json:"part_size,omitempty"` // bytes; the boundaries that a composite checksum is over
 	VersionID string    `json:"version_id"`
 }
 
