@@ -55,7 +55,6 @@ CREATE TABLE replicas (
     size         bigint NOT NULL CHECK (size >= 0),
     version_id   text,
     etag         text,
-    signed_until timestamptz,
     reason       text,
     created_at   timestamptz NOT NULL,
     updated_at   timestamptz NOT NULL,

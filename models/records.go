@@ -68,6 +68,7 @@ type File struct {
 	VersionID   string
 	ETag        string
 	UploadID    UploadID // empty for an import
+	Guarded     bool     // counted in quotas
 	ReasonCode  Code
 	Reason      string
 	CreatedAt   time.Time
@@ -87,7 +88,6 @@ type Replica struct {
 	Size        int64
 	VersionID   string
 	ETag        string
-	SignedUntil time.Time // the key is swept once more after it
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
 }

@@ -1,0 +1,141 @@
+package models
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Whose says whose rows must be. The zero value is the system itself, which
+// acts on a row by its id alone; a caller always has both.
+type Whose struct {
+	Tenant Tenant
+	Owner  Owner
+}
+
+// Whose returns the rows that a caller may touch.
+func (c Caller) Whose() Whose { return Whose{Tenant: c.Tenant, Owner: c.Owner} }
+
+// Actor names a caller in the history.
+func (c Caller) Actor() string { return "owner:" + string(c.Owner) }
+
+// Actors of the system in the history.
+const (
+	ActorEvent     = "event"
+	ActorRepair    = "repair"
+	ActorReaper    = "reaper"
+	ActorReconcile = "reconcile"
+)
+
+// Opening is what one transaction stores for a new upload: the intent, the owner's
+// reservation and the task that will clean up, before anything exists at S3.
+type Opening struct {
+	Upload  Upload
+	File    File
+	Replica Replica
+	Reap    Task
+
+	Collection *Collection
+	Continue   bool // continue an open upload of the same identity where nothing dedupes
+
+	IdempotencyKey    string // "" is none
+	RequestHash       []byte
+	IdempotencyExpiry time.Time
+
+	Grace time.Duration
+	Actor string
+	Now   time.Time
+}
+
+// OpenOutcome is what the transaction of open found.
+type OpenOutcome string
+
+const (
+	OpenedNew       OpenOutcome = "new"
+	OpenedContinued OpenOutcome = "continued" // an open upload of the same identity
+	OpenedDuplicate OpenOutcome = "duplicate" // a living file of the same identity
+	OpenedReplayed  OpenOutcome = "replayed"  // the same idempotency key and body
+	OpenedConflict  OpenOutcome = "conflict"  // the same key, another body
+	OpenedOverQuota OpenOutcome = "over_quota"
+)
+
+// Signing is what is stored before URLs leave the house: the pins, and how long the
+// last URL can be used.
+type Signing struct {
+	ID          UploadID
+	Whose       Whose
+	Pins        []Pin
+	SignedUntil time.Time
+	ExpiresAt   time.Time // where the session's end slides to, if that is later
+	Now         time.Time
+}
+
+// Attestation is S3's word for one version, to be recorded.
+type Attestation struct {
+	UploadID UploadID
+	Object   Object
+	Checksum Checksum // what is recorded: one of Object.Checksums, or none
+	Declared bool     // the client stated it, whole or by parts
+	Steps    bool     // the collection has a processing chain
+	Actor    string
+	Now      time.Time
+}
+
+// Rejection closes an upload whose bytes are not those that were declared.
+type Rejection struct {
+	UploadID  UploadID
+	Code      Code
+	Reason    string
+	VersionID string // what was looked at
+	Actor     string
+	Now       time.Time
+}
+
+// Closing ends an upload that will not become a file.
+type Closing struct {
+	ID     UploadID
+	Whose  Whose
+	To     UploadState // aborted or expired
+	Code   Code
+	Reason string
+	// PastDeadline demands that the session is past its end, as the row stands now.
+	PastDeadline bool
+	Actor        string
+	Now          time.Time
+}
+
+// Committing attaches a completed upload to what the user keeps.
+type Committing struct {
+	ID          UploadID
+	Whose       Whose
+	Name        string
+	ContentType string // "" keeps it
+	Metadata    json.RawMessage
+	Steps       bool
+	Actor       string
+	Now         time.Time
+}
+
+// FilePatch changes what may change of a file; nil stays.
+type FilePatch struct {
+	Name     *string
+	Metadata json.RawMessage
+	Now      time.Time
+}
+
+// FileFilter selects a page of files, newest first.
+type FileFilter struct {
+	Whose      Whose
+	Collection string
+	State      FileState
+	Before     FileID // exclusive; "" begins at the newest
+	Limit      int
+}
+
+// ForeignVersion is a version under a known key that is not ours.
+type ForeignVersion struct {
+	Store     StoreName
+	Key       string
+	VersionID string
+	ReplicaID ReplicaID
+	FileID    FileID
+}
