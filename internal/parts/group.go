@@ -24,26 +24,35 @@ type Volatile struct {
 	Bridge   *Bridge
 	S3       *S3
 	Shared   Shared
+	Dirs     []string
 }
 
-// StartVolatile starts one of each part on free ports under dir. They end with
-// Stop or with this process.
-func StartVolatile(ctx context.Context, dir string) (*Volatile, error) {
-	v := &Volatile{}
+// StartVolatile starts one of each part on free ports in temporary folders. They
+// end with Stop or with this process, and the folders go with the process.
+func StartVolatile(ctx context.Context) (*Volatile, error) {
+	memory, err := memoryDir()
+	if err != nil {
+		return nil, err
+	}
+	disk, err := TempDir()
+	if err != nil {
+		return nil, err
+	}
+	v := &Volatile{Dirs: []string{memory, disk}}
 	// PostgreSQL takes the longest and needs none of the others.
 	pg := make(chan error, 1)
 	go func() {
 		var err error
-		v.Postgres, err = StartPostgres(ctx, PostgresOptions{Dir: filepath.Join(dir, "postgres"), Volatile: true})
+		v.Postgres, err = StartPostgres(ctx, PostgresOptions{Dir: filepath.Join(memory, "postgres"), Volatile: true})
 		pg <- err
 	}()
-	err := v.startQueueAndStore(ctx, dir)
+	err = v.startQueueAndStore(ctx, disk)
 	if err = errors.Join(err, <-pg); err != nil {
 		return nil, errors.Join(err, v.Stop())
 	}
 	v.Shared = Shared{
 		Postgres: v.Postgres.DSN("postgres"),
-		S3:       v.S3.Endpoint, AccessKey: v.S3.AccessKey, SecretKey: v.S3.SecretKey, S3Dir: filepath.Join(dir, "s3"),
+		S3:       v.S3.Endpoint, AccessKey: v.S3.AccessKey, SecretKey: v.S3.SecretKey, S3Dir: filepath.Join(disk, "s3"),
 		SQS: v.SQS.Endpoint, Bridge: "http://" + Addr(v.Bridge.Port),
 	}
 	return v, nil

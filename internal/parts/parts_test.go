@@ -39,20 +39,16 @@ func TestMain(m *testing.M) {
 }
 
 type helped struct {
-	Dir  string
+	Dirs []string
 	Pids []int
 }
 
 func helper() error {
-	dir, err := TempDir()
+	v, err := StartVolatile(context.Background())
 	if err != nil {
 		return err
 	}
-	v, err := StartVolatile(context.Background(), dir)
-	if err != nil {
-		return err
-	}
-	h := helped{Dir: dir, Pids: []int{v.S3.Child().Pid(), v.Postgres.Child().Pid()}}
+	h := helped{Dirs: v.Dirs, Pids: []int{v.S3.Child().Pid(), v.Postgres.Child().Pid()}}
 	h.Pids = append(h.Pids, childrenOf(v.Postgres.Child().Pid())...)
 	b, err := json.Marshal(h)
 	if err != nil {
@@ -105,7 +101,7 @@ func eventually(t *testing.T, what string, f func() bool) {
 	}
 }
 
-func tempDir(t *testing.T) string {
+func testDir(t *testing.T) string {
 	t.Helper()
 	dir, err := TempDir()
 	if err != nil {
@@ -166,10 +162,12 @@ func TestNothingOutlivesAKilledSupervisor(t *testing.T) {
 			for _, pid := range h.Pids {
 				eventually(t, fmt.Sprintf("process %d ends", pid), func() bool { return !alive(pid) })
 			}
-			eventually(t, "the folder goes", func() bool {
-				_, err := os.Stat(h.Dir)
-				return errors.Is(err, os.ErrNotExist)
-			})
+			for _, dir := range h.Dirs {
+				eventually(t, dir+" goes", func() bool {
+					_, err := os.Stat(dir)
+					return errors.Is(err, os.ErrNotExist)
+				})
+			}
 		})
 	}
 }
@@ -288,7 +286,7 @@ func TestStopKillsWhatDoesNotListen(t *testing.T) {
 
 func TestPostgresKeepsItsData(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(tempDir(t), "postgres")
+	dir := filepath.Join(testDir(t), "postgres")
 	ctx := t.Context()
 	for round := range 2 {
 		begun := time.Now()
@@ -341,7 +339,7 @@ func TestPostgresDirMoves(t *testing.T) {
 		t.Skip("only root runs it as somebody else")
 	}
 	t.Parallel()
-	dir := tempDir(t)
+	dir := testDir(t)
 	open, closed := filepath.Join(dir, "open"), filepath.Join(dir, "closed")
 	if err := os.Mkdir(closed, 0o700); err != nil {
 		t.Fatal(err)
@@ -375,7 +373,7 @@ func TestBusyPortIsNamed(t *testing.T) {
 	}
 	defer l.Close()
 	port := l.Addr().(*net.TCPAddr).Port
-	dir := tempDir(t)
+	dir := testDir(t)
 	for part, start := range map[string]func() error{
 		"postgres": func() error {
 			_, err := StartPostgres(t.Context(), PostgresOptions{Dir: filepath.Join(dir, "postgres"), Port: port, Volatile: true})
@@ -405,7 +403,7 @@ func TestBusyPortIsNamed(t *testing.T) {
 // queue as it came.
 func TestNotificationsReachTheQueue(t *testing.T) {
 	t.Parallel()
-	ctx, dir := t.Context(), tempDir(t)
+	ctx, dir := t.Context(), testDir(t)
 	port, err := FreePort()
 	if err != nil {
 		t.Fatal(err)
@@ -465,7 +463,7 @@ func TestNotificationsReachTheQueue(t *testing.T) {
 			url = own.URL
 		}
 		text := receive(t, q.Client(), url)
-		for _, want := range []string{bucket, `"a b/ü"`, "s3:ObjectCreated:Put", *put.VersionId} {
+		for _, want := range []string{bucket, `"a b/ü"`, "s3:ObjectCreated:Put"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: message %s lacks %s", bucket, text, want)
 			}

@@ -2,6 +2,7 @@ package parts
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/url"
@@ -13,8 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"crypto/sha256"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -208,7 +207,7 @@ func (p *Postgres) start(ctx context.Context, bin string, who *User, o PostgresO
 	}
 	if o.Volatile {
 		settings = append(settings, "fsync=off", "synchronous_commit=off", "full_page_writes=off",
-			"wal_level=minimal", "max_wal_senders=0", "max_wal_size=4GB", "checkpoint_timeout=1d", "autovacuum_naptime=5s")
+			"wal_level=minimal", "max_wal_senders=0", "max_wal_size=512MB", "checkpoint_timeout=1d", "autovacuum_naptime=5s")
 	}
 	args := []string{"-D", p.data()}
 	for _, s := range settings {

@@ -64,3 +64,12 @@ func storesAttributes(dir string) bool {
 	defer f.Close()
 	return syscall.Setxattr(f.Name(), "user.berth", []byte("1"), 0) == nil
 }
+
+// free is how many bytes the file system of dir has left for us.
+func free(dir string) int64 {
+	var st syscall.Statfs_t
+	if syscall.Statfs(dir, &st) != nil {
+		return 0
+	}
+	return int64(st.Bavail) * st.Bsize
+}

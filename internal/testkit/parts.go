@@ -23,13 +23,9 @@ var running = sync.OnceValues(func() (parts.Shared, error) {
 		}
 		return s, nil
 	}
-	dir, err := parts.TempDir()
-	if err != nil {
-		return s, fmt.Errorf("testkit: %w", err)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	v, err := parts.StartVolatile(ctx, dir)
+	v, err := parts.StartVolatile(ctx)
 	if err != nil {
 		return s, fmt.Errorf("testkit: %w", err)
 	}
