@@ -260,3 +260,22 @@ func Closed(u *Upload, now time.Time) error {
 	}
 	return nil
 }
+
+// DefaultMaxAttempts is after how many attempts a task fails for good and waits for a
+// person.
+const DefaultMaxAttempts = 20
+
+// WayOut is the chain of transitions by which a replica that is no longer wanted
+// leaves: to delete_pending, or, never started, straight to deleted. It is empty where
+// it is on its way already.
+func WayOut(s ReplicaState) []ReplicaState {
+	switch s {
+	case ReplicaPending:
+		return []ReplicaState{ReplicaDeleted}
+	case ReplicaWriting:
+		return []ReplicaState{ReplicaWriteFailed, ReplicaDeletePending}
+	case ReplicaReady, ReplicaWriteFailed, ReplicaDeleteFailed:
+		return []ReplicaState{ReplicaDeletePending}
+	}
+	return nil
+}

@@ -79,17 +79,17 @@ type File struct {
 
 // Replica is a file's object in one store.
 type Replica struct {
-	ID          ReplicaID
-	FileID      FileID
-	Store       StoreName
-	Key         string
-	Primary     bool
-	State       ReplicaState
-	Size        int64
-	VersionID   string
-	ETag        string
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
+	ID        ReplicaID
+	FileID    FileID
+	Store     StoreName
+	Key       string
+	Primary   bool
+	State     ReplicaState
+	Size      int64
+	VersionID string
+	ETag      string
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 // Task is one piece of background work, leased and fenced.

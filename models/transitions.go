@@ -1,5 +1,7 @@
 package models
 
+import "slices"
+
 // Machine is a transition table: from each state, the states it may become.
 // STATES.md draws them and the schema's CHECK constraints list their states;
 // tests hold all three against each other.
@@ -21,7 +23,7 @@ func (m Machine[S]) May(from, to S) bool {
 	return false
 }
 
-// From returns the states that may become to: what a
+// From returns the states that may become to, sorted: what a
 // guarded UPDATE to that state names in its WHERE.
 func (m Machine[S]) From(to S) []S {
 	var out []S
@@ -30,6 +32,7 @@ func (m Machine[S]) From(to S) []S {
 			out = append(out, from)
 		}
 	}
+	slices.Sort(out)
 	return out
 }
 

@@ -1,0 +1,251 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	"berth/models"
+)
+
+// Open stores the intent: the idempotency key, the owner's reservation, the file, its
+// upload and primary replica, and the reap task that will clean up. Nothing exists at
+// S3 yet. What it returns are the rows as stored, or those that it found instead.
+func (s *Store) Open(ctx context.Context, o models.Opening) (models.OpenOutcome, models.Upload, models.File, error) {
+	var (
+		outcome models.OpenOutcome
+		up      models.Upload
+		file    models.File
+	)
+	err := s.within(ctx, "open", func(t tx) error {
+		var err error
+		outcome, up, file, err = t.open(o)
+		if err == nil && outcome == models.OpenedOverQuota {
+			return errOverQuota // nothing of this stays, the idempotency key least of all
+		}
+		return err
+	})
+	if errors.Is(err, errOverQuota) {
+		return models.OpenedOverQuota, models.Upload{}, models.File{}, nil
+	}
+	if violates(err, "files_identity") {
+		// The owner guard serializes opens of one identity; the index is the last defence.
+		return models.OpenedDuplicate, models.Upload{}, models.File{}, nil
+	}
+	return outcome, up, file, err
+}
+
+var errOverQuota = errors.New("over quota")
+
+func (t tx) open(o models.Opening) (outcome models.OpenOutcome, up models.Upload, file models.File, err error) {
+	if o.IdempotencyKey != "" {
+		outcome, up, file, err = t.replay(o)
+		if err != nil || outcome != models.OpenedNew {
+			return outcome, up, file, err
+		}
+	}
+	if o.Collection.Guarded() {
+		if err = t.guardOwner(o.Upload); err != nil {
+			return
+		}
+	}
+	outcome, up, file, err = t.same(o)
+	if err != nil || outcome != models.OpenedNew {
+		if err == nil && outcome == models.OpenedContinued && o.IdempotencyKey != "" {
+			err = t.answered(o, up.ID)
+		}
+		return
+	}
+	if o.Collection.Guarded() {
+		ok, err := t.reserve(o)
+		if err != nil || !ok {
+			return models.OpenedOverQuota, up, file, err
+		}
+	}
+	if err = t.insertFile(o); err != nil {
+		return
+	}
+	if err = t.insertReplica(o.Replica); err != nil {
+		return
+	}
+	if err = t.insertUpload(o); err != nil {
+		return
+	}
+	if err = t.insertTask(o.Reap, o.File.ID); err != nil {
+		return
+	}
+	if o.IdempotencyKey != "" {
+		if err = t.answered(o, o.Upload.ID); err != nil {
+			return
+		}
+	}
+	for _, e := range []models.HistoryEntry{
+		step(o.Now, "file", string(o.File.ID), "", o.File.State, o.Actor, ""),
+		step(o.Now, "replica", string(o.Replica.ID), "", o.Replica.State, o.Actor, ""),
+		step(o.Now, "upload", string(o.Upload.ID), "", o.Upload.State, o.Actor, ""),
+	} {
+		if err = t.moved(o.File.ID, e); err != nil {
+			return
+		}
+	}
+	return models.OpenedNew, o.Upload, o.File, nil
+}
+
+// replay takes the idempotency key, or finds what it was taken for. A second request
+// with the key waits here for the first one's transaction.
+func (t tx) replay(o models.Opening) (models.OpenOutcome, models.Upload, models.File, error) {
+	a := args{"tenant": o.Upload.Tenant, "owner": o.Upload.Owner, "key": o.IdempotencyKey, "hash": o.RequestHash,
+		"now": o.Now, "expires": o.IdempotencyExpiry}
+	taken, err := t.one(`INSERT INTO idempotency AS i (tenant, owner, key, request_hash, state, locked_until, expires_at)
+		VALUES (@tenant, @owner, @key, @hash, 'running', @now, @expires)
+		ON CONFLICT (tenant, owner, key) DO UPDATE
+		   SET request_hash = EXCLUDED.request_hash, state = 'running', subject = NULL, status = NULL, body = NULL,
+		       locked_until = EXCLUDED.locked_until, expires_at = EXCLUDED.expires_at
+		 WHERE i.expires_at <= @now`, a)
+	if err != nil || taken {
+		return models.OpenedNew, models.Upload{}, models.File{}, err
+	}
+	var row struct {
+		RequestHash []byte
+		Subject     string
+	}
+	if _, err := t.read(&row, `SELECT request_hash, COALESCE(subject, '') AS subject FROM idempotency
+		WHERE tenant = @tenant AND owner = @owner AND key = @key`, a); err != nil {
+		return "", models.Upload{}, models.File{}, err
+	}
+	if !bytes.Equal(row.RequestHash, o.RequestHash) || row.Subject == "" {
+		return models.OpenedConflict, models.Upload{}, models.File{}, nil
+	}
+	up, file, err := t.upload(models.Whose{Tenant: o.Upload.Tenant, Owner: o.Upload.Owner}, models.UploadID(row.Subject))
+	return models.OpenedReplayed, up, file, err
+}
+
+// answered notes which upload an idempotency key stands for. It is in the transaction
+// that stores the upload, so that the key never stands for nothing.
+func (t tx) answered(o models.Opening, id models.UploadID) error {
+	ok, err := t.one(`UPDATE idempotency SET state = 'done', subject = @id, status = 201
+		WHERE tenant = @tenant AND owner = @owner AND key = @key AND state = 'running'`,
+		args{"id": id, "tenant": o.Upload.Tenant, "owner": o.Upload.Owner, "key": o.IdempotencyKey})
+	if err == nil && !ok {
+		err = errors.New("the idempotency key was taken away")
+	}
+	return err
+}
+
+// guardOwner locks the owner's row of the collection, making it if need be. All doors
+// that change what an owner has go through it, first.
+func (t tx) guardOwner(u models.Upload) error {
+	_, err := t.exec(`INSERT INTO quotas AS q (tenant, owner, collection, files, bytes)
+		VALUES (@tenant, @owner, @collection, 0, 0)
+		ON CONFLICT (tenant, owner, collection) DO UPDATE SET files = q.files`,
+		args{"tenant": u.Tenant, "owner": u.Owner, "collection": u.Collection})
+	return err
+}
+
+// reserve checks and takes in one statement.
+func (t tx) reserve(o models.Opening) (bool, error) {
+	return t.one(`UPDATE quotas SET files = files + 1, bytes = bytes + @size
+		WHERE tenant = @tenant AND owner = @owner AND collection = @collection
+		  AND (@max_files::bigint = 0 OR files + 1 <= @max_files) AND (@max_bytes::bigint = 0 OR bytes + @size <= @max_bytes)`,
+		args{"tenant": o.Upload.Tenant, "owner": o.Upload.Owner, "collection": o.Upload.Collection, "size": o.Upload.Size,
+			"max_files": o.Collection.MaxFiles, "max_bytes": o.Collection.MaxBytes})
+}
+
+// same looks for what is already there: a living file of the same identity where the
+// collection dedupes, or an open upload of it where the caller asks to continue. An
+// open upload that is past its end is closed on the way, so that it is in nobody's way.
+func (t tx) same(o models.Opening) (models.OpenOutcome, models.Upload, models.File, error) {
+	if o.Upload.Identity == "" || (o.Collection.Dedupe == models.DedupeNone && !o.Continue) {
+		return models.OpenedNew, models.Upload{}, models.File{}, nil
+	}
+	a := args{"tenant": o.Upload.Tenant, "owner": o.Upload.Owner, "collection": o.Upload.Collection,
+		"identity": o.Upload.Identity}
+	var u uploadRow
+	n, err := t.read(&u, `SELECT `+uploadColumns+` FROM uploads u
+		WHERE u.tenant = @tenant AND u.owner = @owner AND u.collection = @collection AND u.identity = @identity
+		  AND u.identity IS NOT NULL AND u.state IN ('init', 'uploading', 'completing', 'completed')
+		ORDER BY u.created_at DESC, u.id DESC LIMIT 1`, a)
+	if err != nil {
+		return "", models.Upload{}, models.File{}, err
+	}
+	if n == 1 {
+		up := u.model()
+		if models.Closed(&up, o.Now) == nil {
+			f, err := t.file(models.Whose{}, up.FileID)
+			return models.OpenedContinued, up, f, err
+		}
+		if _, err := t.close(models.Closing{ID: up.ID, To: models.UploadExpired, Code: models.CodeSessionExpired,
+			Reason: "the upload has expired", PastDeadline: true, Actor: o.Actor, Now: o.Now}); err != nil {
+			return "", models.Upload{}, models.File{}, err
+		}
+	}
+	if o.Collection.Dedupe == models.DedupeNone {
+		return models.OpenedNew, models.Upload{}, models.File{}, nil
+	}
+	var f fileRow
+	n, err = t.read(&f, `SELECT `+fileColumns+` FROM files f
+		WHERE f.tenant = @tenant AND f.owner = @owner AND f.collection = @collection AND f.identity = @identity
+		  AND f.identity IS NOT NULL AND f.state IN ('preparing', 'processing', 'active', 'blocked')`, a)
+	if err != nil || n == 0 {
+		return models.OpenedNew, models.Upload{}, models.File{}, err
+	}
+	return models.OpenedDuplicate, models.Upload{}, f.model(), nil
+}
+
+func (t tx) insertFile(o models.Opening) error {
+	f := o.File
+	var identity any
+	if o.Collection.Dedupe != models.DedupeNone {
+		identity = null(o.Upload.Identity)
+	}
+	_, err := t.exec(`INSERT INTO files (id, tenant, owner, collection, name, size, part_size, content_type, metadata, state,
+			checksum_algorithm, checksum_type, checksum_value, declared, identity, upload_id, guarded, created_at, updated_at)
+		VALUES (@id, @tenant, @owner, @collection, @name, @size, @part_size, @content_type, @metadata, @state,
+			@alg, @type, @value, @declared, @identity, @upload, @guarded, @now, @now)`,
+		args{"id": f.ID, "tenant": f.Tenant, "owner": f.Owner, "collection": f.Collection, "name": f.Name, "size": f.Size,
+			"part_size": f.PartSize, "content_type": f.ContentType, "metadata": string(f.Metadata), "state": f.State,
+			"alg": f.Checksum.Algorithm, "type": f.Checksum.Type, "value": f.Checksum.Value, "declared": f.Declared,
+			"identity": identity, "upload": f.UploadID, "guarded": o.Collection.Guarded(), "now": o.Now})
+	return err
+}
+
+func (t tx) insertReplica(r models.Replica) error {
+	_, err := t.exec(`INSERT INTO replicas (id, file_id, store, key, is_primary, state, size, created_at, updated_at)
+		VALUES (@id, @file, @store, @key, @primary, @state, @size, @now, @now)`,
+		args{"id": r.ID, "file": r.FileID, "store": r.Store, "key": r.Key, "primary": r.Primary, "state": r.State,
+			"size": r.Size, "now": r.CreatedAt})
+	return err
+}
+
+func (t tx) insertUpload(o models.Opening) error {
+	u := o.Upload
+	_, err := t.exec(`INSERT INTO uploads (id, tenant, owner, collection, file_id, replica_id, state, method, size,
+			part_size, part_count, checksum_algorithm, checksum_type, checksum_value, commit_mode, identity, store, key,
+			content_type, grace, expires_at, hard_expires_at, created_at, updated_at)
+		VALUES (@id, @tenant, @owner, @collection, @file, @replica, @state, @method, @size, @part_size, @part_count,
+			@alg, @type, @value, @commit, @identity, @store, @key, @content_type, make_interval(secs => @grace),
+			@expires, @hard, @now, @now)`,
+		args{"id": u.ID, "tenant": u.Tenant, "owner": u.Owner, "collection": u.Collection, "file": u.FileID,
+			"replica": u.ReplicaID, "state": u.State, "method": u.Method, "size": u.Size, "part_size": u.PartSize,
+			"part_count": u.PartCount, "alg": u.Checksum.Algorithm, "type": u.Checksum.Type, "value": u.Checksum.Value,
+			"commit": u.Commit, "identity": null(u.Identity), "store": u.Store, "key": u.Key, "content_type": u.ContentType,
+			"grace": o.Grace.Seconds(), "expires": u.ExpiresAt, "hard": u.HardExpires, "now": o.Now})
+	return err
+}
+
+func (t tx) insertTask(k models.Task, file models.FileID) error {
+	_, err := t.exec(`INSERT INTO tasks (id, kind, target, file_id, state, run_at, max_attempts, created_at, updated_at)
+		VALUES (@id, @kind, @target, @file, 'pending', @run_at, @max, @now, @now)`,
+		args{"id": k.ID, "kind": k.Kind, "target": k.Target, "file": file, "run_at": k.RunAt, "max": k.MaxAttempts,
+			"now": k.CreatedAt})
+	return err
+}
+
+// ExpireIdempotency removes keys whose answers are no longer kept, at most limit.
+func (s *Store) ExpireIdempotency(ctx context.Context, now time.Time, limit int) (int64, error) {
+	n, err := s.alone(ctx).exec(`DELETE FROM idempotency WHERE (tenant, owner, key) IN
+		(SELECT tenant, owner, key FROM idempotency WHERE expires_at <= @now LIMIT @limit)`,
+		args{"now": now, "limit": limit})
+	return n, wrap("expire idempotency keys", err)
+}

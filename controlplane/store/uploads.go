@@ -1,0 +1,165 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"berth/models"
+)
+
+// whoseClause narrows a statement to a caller's rows; the system has no owner.
+func whoseClause(alias string, w models.Whose, a args) string {
+	if w == (models.Whose{}) {
+		return ""
+	}
+	a["tenant"], a["owner"] = w.Tenant, w.Owner
+	return " AND " + alias + ".tenant = @tenant AND " + alias + ".owner = @owner"
+}
+
+// Upload returns one upload and its file, NOT_FOUND if absent or another's.
+func (s *Store) Upload(ctx context.Context, w models.Whose, id models.UploadID) (models.Upload, models.File, error) {
+	u, f, err := s.alone(ctx).upload(w, id)
+	return u, f, wrap("upload", err)
+}
+
+func (t tx) upload(w models.Whose, id models.UploadID) (models.Upload, models.File, error) {
+	var r uploadRow
+	a := args{"id": id}
+	n, err := t.read(&r, `SELECT `+uploadColumns+` FROM uploads u WHERE u.id = @id`+whoseClause("u", w, a), a)
+	if err != nil {
+		return models.Upload{}, models.File{}, err
+	}
+	if n == 0 {
+		return models.Upload{}, models.File{}, models.NotFound("upload")
+	}
+	u := r.model()
+	f, err := t.file(models.Whose{}, u.FileID)
+	return u, f, err
+}
+
+// UploadsAt returns the uploads whose keys in a store these are. Unknown keys are left out.
+func (s *Store) UploadsAt(ctx context.Context, store models.StoreName, keys []string) (map[string]models.Upload, error) {
+	var rows []uploadRow
+	if _, err := s.alone(ctx).read(&rows, `SELECT `+uploadColumns+` FROM uploads u
+		WHERE u.store = @store AND u.key = ANY(@keys::text[])`, args{"store": store, "keys": textArray(keys)}); err != nil {
+		return nil, wrap("uploads by key", err)
+	}
+	out := make(map[string]models.Upload, len(rows))
+	for i := range rows {
+		out[rows[i].Key] = rows[i].model()
+	}
+	return out, nil
+}
+
+// Begin records the multipart upload that S3 made: init → uploading. ok is false when
+// the upload has moved on meanwhile; the caller then aborts what it made.
+func (s *Store) Begin(ctx context.Context, u models.Upload, s3UploadID, actor string, now time.Time) (ok bool, err error) {
+	err = s.within(ctx, "begin upload", func(t tx) error {
+		ok, err = t.one(`UPDATE uploads SET state = 'uploading', s3_upload_id = @s3, updated_at = @now
+			WHERE id = @id AND state = 'init'`, args{"id": u.ID, "s3": s3UploadID, "now": now})
+		if err != nil || !ok {
+			return err
+		}
+		return t.moved(u.FileID, step(now, "upload", string(u.ID), models.UploadInit, models.UploadUploading, actor, ""))
+	})
+	return ok, err
+}
+
+// Pins returns the part checksums that were signed into an upload's URLs, by number.
+func (s *Store) Pins(ctx context.Context, id models.UploadID) ([]models.Pin, error) {
+	var pins []models.Pin
+	_, err := s.alone(ctx).read(&pins, `SELECT number, digest FROM pins WHERE upload_id = @id ORDER BY number`, args{"id": id})
+	return pins, wrap("pins", err)
+}
+
+// errSign says why signing stored nothing.
+var errSign = errors.New("sign")
+
+// Sign stores, before any URL leaves the house, the pins and the latest expiry, and
+// slides the session's end. conflicts are the parts already pinned to other bytes; ok is
+// false when the session does not take parts any more. In both cases nothing is stored.
+func (s *Store) Sign(ctx context.Context, g models.Signing) (conflicts []int, ok bool, err error) {
+	err = s.within(ctx, "sign", func(t tx) error {
+		conflicts, ok = nil, false
+		a := args{"id": g.ID, "until": g.SignedUntil, "expires": g.ExpiresAt, "now": g.Now}
+		ok, err = t.one(`UPDATE uploads u SET signed_until = GREATEST(COALESCE(u.signed_until, @until), @until),
+				expires_at = LEAST(u.hard_expires_at, GREATEST(u.expires_at, @expires)), updated_at = @now
+			WHERE u.id = @id AND u.state = 'uploading' AND u.expires_at > @now`+whoseClause("u", g.Whose, a), a)
+		if err != nil || !ok || len(g.Pins) == 0 {
+			return err
+		}
+		numbers := make([]int, len(g.Pins))
+		digests := make([][]byte, len(g.Pins))
+		for i, p := range g.Pins {
+			numbers[i], digests[i] = p.Number, p.Digest
+		}
+		p := args{"id": g.ID, "numbers": intArray(numbers), "digests": byteaArray(digests)}
+		n, err := t.exec(`INSERT INTO pins (upload_id, number, digest)
+			SELECT @id, n, d FROM unnest(@numbers::int[], @digests::bytea[]) AS x (n, d)
+			ON CONFLICT (upload_id, number) DO NOTHING`, p)
+		if err != nil || n == int64(len(g.Pins)) {
+			return err
+		}
+		if _, err := t.read(&conflicts, `SELECT p.number FROM pins p
+			JOIN unnest(@numbers::int[], @digests::bytea[]) AS x (n, d) ON p.number = x.n
+			WHERE p.upload_id = @id AND p.digest <> x.d ORDER BY p.number`, p); err != nil {
+			return err
+		}
+		if len(conflicts) > 0 {
+			return errSign
+		}
+		return nil
+	})
+	if errors.Is(err, errSign) {
+		return conflicts, false, nil
+	}
+	return conflicts, ok, err
+}
+
+// Touch says that an upload made progress: its end slides, up to its hard end.
+func (s *Store) Touch(ctx context.Context, id models.UploadID, expires, now time.Time) error {
+	_, err := s.alone(ctx).exec(`UPDATE uploads SET expires_at = LEAST(hard_expires_at, GREATEST(expires_at, @expires)), updated_at = @now
+		WHERE id = @id AND state = 'uploading' AND expires_at > @now`, args{"id": id, "expires": expires, "now": now})
+	return wrap("touch upload", err)
+}
+
+// BeginComplete takes the right to call S3's Complete: uploading → completing, or over
+// from a completing whose lease is dead. The attempt number of the upload it returns
+// fences what follows. A checksum value given now is kept, if none was declared before.
+// ok is false when the guard said no; the upload is then as it stands.
+func (s *Store) BeginComplete(ctx context.Context, u models.Upload, value string, lease, now time.Time, actor string) (up models.Upload, ok bool, err error) {
+	err = s.within(ctx, "begin complete", func(t tx) error {
+		var r uploadRow
+		n, err := t.read(&r, `UPDATE uploads u SET state = 'completing', attempt = u.attempt + 1, lease_until = @lease,
+				checksum_value = CASE WHEN u.checksum_value = '' THEN @value ELSE u.checksum_value END, updated_at = @now
+			WHERE u.id = @id AND u.method = 'multipart' AND (u.state = 'uploading' OR (u.state = 'completing' AND u.lease_until <= @now))
+			RETURNING `+uploadColumns, args{"id": u.ID, "lease": lease, "value": value, "now": now})
+		if err != nil {
+			return err
+		}
+		if ok = n == 1; !ok {
+			up, _, err = t.upload(models.Whose{}, u.ID)
+			return err
+		}
+		up = r.model()
+		return t.moved(u.FileID, step(now, "upload", string(u.ID), u.State, models.UploadCompleting, actor, ""))
+	})
+	return up, ok, err
+}
+
+// Yield gives back the right to complete, fenced by the attempt: completing →
+// uploading. expires is where the session's end slides to, so that the client can mend.
+func (s *Store) Yield(ctx context.Context, u models.Upload, why string, expires, now time.Time) (ok bool, err error) {
+	err = s.within(ctx, "yield complete", func(t tx) error {
+		ok, err = t.one(`UPDATE uploads SET state = 'uploading', lease_until = NULL, updated_at = @now,
+				expires_at = LEAST(hard_expires_at, GREATEST(expires_at, @expires))
+			WHERE id = @id AND state = 'completing' AND attempt = @attempt`,
+			args{"id": u.ID, "attempt": u.Attempt, "expires": expires, "now": now})
+		if err != nil || !ok {
+			return err
+		}
+		return t.moved(u.FileID, step(now, "upload", string(u.ID), models.UploadCompleting, models.UploadUploading, "complete", why))
+	})
+	return ok, err
+}
