@@ -134,6 +134,20 @@ func (c *Child) Stop(deadline time.Duration) error {
 	return fmt.Errorf("%s: stop: not within %v, killed", c.part, deadline)
 }
 
+// Wait waits for a child that ends by itself. It is an error when that is not
+// with status 0, or not before ctx ends.
+func (c *Child) Wait(ctx context.Context) error {
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("%s: %w", c.part, ctx.Err()), c.Stop(2*time.Second))
+	}
+	if c.err != nil {
+		return c.Err()
+	}
+	return nil
+}
+
 // Await polls ready until it returns nil, the child ends or ctx does.
 func (c *Child) Await(ctx context.Context, ready func(context.Context) error) error {
 	var last error

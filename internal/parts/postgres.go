@@ -133,7 +133,7 @@ func (p *Postgres) init(ctx context.Context, bin string, who *User, volatile boo
 		return err
 	}
 	var err error
-	if p.password, err = Secret(p.passwordFile()); err != nil {
+	if p.password, err = Secret(p.passwordFile(), 32); err != nil {
 		return fmt.Errorf("postgres: %w", err)
 	}
 	// initdb reads it as the unprivileged user.
@@ -161,13 +161,8 @@ func (p *Postgres) init(ctx context.Context, bin string, who *User, volatile boo
 	if err != nil {
 		return err
 	}
-	select {
-	case <-child.Done():
-	case <-ctx.Done():
-		return errors.Join(fmt.Errorf("postgres: initdb: %w", ctx.Err()), child.Stop(2*time.Second))
-	}
-	if child.err != nil {
-		return child.Err()
+	if err := child.Wait(ctx); err != nil {
+		return err
 	}
 	if err := os.Rename(part, p.data()); err != nil {
 		return fmt.Errorf("postgres: %w", err)

@@ -50,10 +50,10 @@ func StartS3(ctx context.Context, o S3Options) (*S3, error) {
 			return nil, fmt.Errorf("versitygw: %w", err)
 		}
 	}
-	if s.AccessKey, err = Secret(filepath.Join(o.Dir, "access-key")); err != nil {
+	if s.AccessKey, err = Secret(filepath.Join(o.Dir, "access-key"), 20); err != nil {
 		return nil, fmt.Errorf("versitygw: %w", err)
 	}
-	if s.SecretKey, err = Secret(filepath.Join(o.Dir, "secret-key")); err != nil {
+	if s.SecretKey, err = Secret(filepath.Join(o.Dir, "secret-key"), 40); err != nil {
 		return nil, fmt.Errorf("versitygw: %w", err)
 	}
 	err = onPort("versitygw", o.Port, func(port int) error {

@@ -11,8 +11,8 @@ import (
 )
 
 // Secret returns the secret kept in a file that only we can read, and makes
-// file and secret when there is none.
-func Secret(file string) (string, error) {
+// file and secret, of so many characters of 5 bits, when there is none.
+func Secret(file string, length int) (string, error) {
 	switch b, err := os.ReadFile(file); {
 	case err == nil:
 		return strings.TrimSpace(string(b)), nil
@@ -22,7 +22,11 @@ func Secret(file string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return "", fmt.Errorf("secret: %w", err)
 	}
-	s := rand.Text()
+	var s string
+	for len(s) < length {
+		s += rand.Text()
+	}
+	s = s[:length]
 	// O_EXCL: of two that start at once, one makes it and the other is told.
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -8,14 +8,11 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"berth/internal/parts"
 	"berth/migrations"
 
 	"github.com/jackc/pgx/v5"
@@ -169,20 +166,16 @@ var migrated = sync.OnceValues(func() (string, error) {
 	return name, nil
 })
 
-// migrationsSum names what the migrations are: all files of their folder, since
-// some may be Go.
+// migrationsSum names what the migrations are.
 func migrationsSum() (string, error) {
-	root, err := parts.ProjectRoot()
-	if err != nil {
-		return "", err
-	}
 	h := sha256.New()
-	err = filepath.WalkDir(filepath.Join(root, "migrations"), func(path string, d fs.DirEntry, err error) error {
+	files := migrations.Files()
+	err := fs.WalkDir(files, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		b, err := os.ReadFile(path)
-		fmt.Fprintf(h, "%s %d\n", d.Name(), len(b))
+		b, err := fs.ReadFile(files, path)
+		fmt.Fprintf(h, "%s %d\n", path, len(b))
 		h.Write(b)
 		return err
 	})

@@ -1,0 +1,80 @@
+# Berth. `make` lists what can be made.
+
+BIN       := .dev/bin
+VERSITYGW := v1.8.0
+GOLANGCI  := v2.15.0
+GO        := go
+PACKAGES  := ./...
+# Tests that race against each other on purpose; the race detector runs on these.
+RACE_PACKAGES := ./models/... ./controlplane/... ./events/... ./client/...
+
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help run up down clean test test-race lint bench setup build gcc
+
+help: ## List the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: setup build ## Start the local cloud, send a real file through it, serve until ^C
+	@$(BIN)/berthdev run
+
+up: setup build ## Start the local cloud in the background and write .dev/env
+	@$(BIN)/berthdev up
+
+down: build ## Stop the local cloud; its data stays
+	@$(BIN)/berthdev down
+
+clean: build ## Stop the local cloud and remove all it has stored and built
+	@$(BIN)/berthdev clean
+	@rm -rf .dev
+
+test: setup build ## Run every test on real PostgreSQL, S3 and SQS
+	@$(BIN)/berthdev exec -- $(GO) test -p 2 $(PACKAGES)
+
+test-race: setup build gcc ## Run the core's tests with the race detector
+	@$(BIN)/berthdev exec -- env CGO_ENABLED=1 $(GO) test -race -p 2 $(RACE_PACKAGES)
+
+lint: $(BIN)/golangci-lint-$(GOLANGCI) ## Check format, imports between rooms, and common mistakes
+	@bad=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	if [ -n "$$bad" ]; then echo "not gofmt'd:"; echo "$$bad"; exit 1; fi
+	@$(GO) vet ./...
+	@$(BIN)/golangci-lint-$(GOLANGCI) run
+
+bench: setup build ## Measure the speeds that ARCHITECTURE.md promises
+	@$(BIN)/berthdev exec -- $(GO) test -p 1 -run '^$$' -bench . -timeout 60m $(PACKAGES)
+
+setup: $(BIN)/versitygw-$(VERSITYGW) ## Install what the local cloud and the tests need
+	@if command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "installing PostgreSQL"; \
+		export DEBIAN_FRONTEND=noninteractive; \
+		apt-get update -q && apt-get install -yq --no-install-recommends postgresql-common && \
+		{ own=/etc/postgresql-common/createcluster.conf; cp -p $$own $$own.berth; echo 'create_main_cluster = false' >>$$own; } && \
+		apt-get install -yq --no-install-recommends postgresql; status=$$?; \
+		[ ! -e /etc/postgresql-common/createcluster.conf.berth ] || mv /etc/postgresql-common/createcluster.conf.berth /etc/postgresql-common/createcluster.conf; \
+		exit $$status; \
+	fi; \
+	echo "PostgreSQL is missing: install its server (Debian, Ubuntu: sudo apt-get install postgresql; macOS: brew install postgresql; Fedora: sudo dnf install postgresql-server), then try again." >&2; \
+	exit 1
+
+build: ## Build berthd, berth and berthdev into .dev/bin
+	@mkdir -p $(BIN)
+	@$(GO) build -trimpath -o $(BIN)/ ./cmd/berthd ./cmd/berth ./cmd/berthdev
+
+# cgo, which the race detector needs, needs a C compiler.
+gcc:
+	@command -v gcc >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends gcc libc6-dev; } || \
+		{ echo "gcc is missing: the race detector needs it" >&2; exit 1; }
+
+# Tools outside go.mod, pinned by the file's name. The plain name is what others look for.
+$(BIN)/versitygw-$(VERSITYGW):
+	@echo "building versitygw $(VERSITYGW) (once)"
+	@GOBIN=$(CURDIR)/$(BIN) $(GO) install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
+	@touch $@
+
+$(BIN)/golangci-lint-$(GOLANGCI):
+	@echo "building golangci-lint $(GOLANGCI) (once)"
+	@GOBIN=$(CURDIR)/$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
+	@mv $(BIN)/golangci-lint $@

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+type runCmd struct {
+	Size int64 `default:"209715200" help:"Bytes of the file that is sent; 0 sends none."`
+}
+
+// Run is up in the foreground, with a file sent through it.
+func (r *runCmd) Run() error {
+	p, err := here()
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	fmt.Println("Starting the local cloud (PostgreSQL, versitygw as S3, kumo as SQS, berthd) ...")
+	begun := time.Now()
+	s, err := spawn(p, true)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.cmd.Wait() }()
+	go func() {
+		<-ctx.Done()
+		// Gone already, if this is an error.
+		_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	}()
+	if err := s.ready(); err != nil {
+		<-ended
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, errTaken):
+			return errors.New("the local cloud runs already; make down stops it")
+		}
+		return err
+	}
+	fmt.Printf("Up in %.1f s.\n\n", time.Since(begun).Seconds())
+	vars, err := readEnv(p.env())
+	if err == nil && r.Size > 0 {
+		err = send(ctx, p, vars, r.Size)
+	}
+	if err != nil && ctx.Err() == nil {
+		stop() // the supervisor too
+		<-ended
+		return err
+	}
+	if ctx.Err() == nil {
+		fmt.Printf("\nUpload page: %s/   Variables: .dev/env   Logs: .dev/log   Stop: ^C\n", vars[envURL])
+	}
+	select {
+	case err = <-ended:
+		if ctx.Err() == nil {
+			return fmt.Errorf("the local cloud ended (%v); see .dev/log/supervisor.log", err)
+		}
+	case <-ctx.Done():
+		fmt.Println("\nStopping ...")
+		err = <-ended
+	}
+	if err != nil {
+		return fmt.Errorf("the local cloud: %w; see .dev/log/supervisor.log", err)
+	}
+	fmt.Println("Stopped. The data stays in .dev; make clean removes it.")
+	return nil
+}
+
+// send makes a file that nobody has seen and sends it as a user would.
+func send(ctx context.Context, p place, vars map[string]string, size int64) error {
+	berth, err := p.bin("berth")
+	if err != nil {
+		return err
+	}
+	file := p.file("hello.bin")
+	if err := randomFile(file, size); err != nil {
+		return fmt.Errorf("sample file: %w", err)
+	}
+	defer os.Remove(file)
+	fmt.Printf("Sending a file of %d MiB of random bytes: berth put .dev/hello.bin --collection default\n", size>>20)
+	cmd := exec.CommandContext(ctx, berth, "put", file, "--collection", "default", "--json")
+	cmd.Env = append(plainEnv(), envURL+"="+vars[envURL], envToken+"="+vars[envToken])
+	var out, problems bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	begun := time.Now()
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("berth put: %w\n%s%s", err, out.String(), problems.String())
+	}
+	took := time.Since(begun)
+	var sent struct {
+		ID        string `json:"id"`
+		State     string `json:"state"`
+		VersionID string `json:"version_id"`
+		Size      int64  `json:"size"`
+	}
+	if err := json.Unmarshal(out.Bytes(), &sent); err != nil {
+		return fmt.Errorf("berth put: its answer is not JSON: %w\n%s", err, out.String())
+	}
+	if sent.State != "active" || sent.Size != size {
+		return fmt.Errorf("berth put: the file is %s with %d bytes, not active with %d", sent.State, sent.Size, size)
+	}
+	fmt.Printf("Sent straight to S3 in %.2f s, %.0f MiB/s.\n", took.Seconds(), float64(size)/(1<<20)/took.Seconds())
+	fmt.Printf("File %s is %s, version %s.\n", sent.ID, sent.State, sent.VersionID)
+	return nil
+}
+
+func randomFile(path string, size int64) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	var seed [32]byte
+	for i := range seed {
+		seed[i] = byte(rand.Uint32())
+	}
+	if _, err := io.CopyBuffer(struct{ io.Writer }{f}, io.LimitReader(rand.NewChaCha8(seed), size), make([]byte, 1<<20)); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}
