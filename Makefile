@@ -11,7 +11,7 @@ RACE_PACKAGES := ./models/... ./controlplane/... ./events/... ./client/...
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help run up down clean test test-race lint bench setup build gcc
+.PHONY: help run up down clean test test-race lint bench setup build dev gcc
 
 help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,17 +22,17 @@ run: setup build ## Start the local cloud, send a real file through it, serve un
 up: setup build ## Start the local cloud in the background and write .dev/env
 	@$(BIN)/berthdev up
 
-down: build ## Stop the local cloud; its data stays
+down: dev ## Stop the local cloud; its data stays
 	@$(BIN)/berthdev down
 
-clean: build ## Stop the local cloud and remove all it has stored and built
+clean: dev ## Stop the local cloud and remove all it has stored and built
 	@$(BIN)/berthdev clean
 	@rm -rf .dev
 
-test: setup build ## Run every test on real PostgreSQL, S3 and SQS
+test: setup dev ## Run every test on real PostgreSQL, S3 and SQS
 	@$(BIN)/berthdev exec -- $(GO) test -p 2 $(PACKAGES)
 
-test-race: setup build gcc ## Run the core's tests with the race detector
+test-race: setup dev gcc ## Run the core's tests with the race detector
 	@$(BIN)/berthdev exec -- env CGO_ENABLED=1 $(GO) test -race -p 2 $(RACE_PACKAGES)
 
 lint: $(BIN)/golangci-lint-$(GOLANGCI) ## Check format, imports between rooms, and common mistakes
@@ -62,6 +62,10 @@ build: ## Build berthd, berth and berthdev into .dev/bin
 	@mkdir -p $(BIN)
 	@$(GO) build -trimpath -o $(BIN)/ ./cmd/berthd ./cmd/berth ./cmd/berthdev
 
+dev:
+	@mkdir -p $(BIN)
+	@$(GO) build -trimpath -o $(BIN)/ ./cmd/berthdev
+
 # cgo, which the race detector needs, needs a C compiler.
 gcc:
 	@command -v gcc >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
@@ -72,7 +76,7 @@ gcc:
 $(BIN)/versitygw-$(VERSITYGW):
 	@echo "building versitygw $(VERSITYGW) (once)"
 	@GOBIN=$(CURDIR)/$(BIN) $(GO) install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
-	@touch $@
+	@mv $(BIN)/versitygw $@ && ln -sf $(@F) $(BIN)/versitygw
 
 $(BIN)/golangci-lint-$(GOLANGCI):
 	@echo "building golangci-lint $(GOLANGCI) (once)"

@@ -16,7 +16,7 @@ import (
 )
 
 type superviseCmd struct {
-	ProgressFD uintptr `name:"progress-fd" help:"Where to tell the starter how it goes."`
+	ProgressFD uint `name:"progress-fd" help:"Where to tell the starter how it goes."`
 }
 
 // The lines of the progress: text for people, and how it ended.
@@ -87,12 +87,12 @@ func (s *superviseCmd) Run() error {
 
 // teller writes lines to the starter, until the one that ends the start. A
 // starter that is gone does not matter.
-func teller(fd uintptr) func(string) {
+func teller(fd uint) func(string) {
 	if fd == 0 {
 		return func(string) {}
 	}
 	var mu sync.Mutex
-	f := os.NewFile(fd, "progress")
+	f := os.NewFile(uintptr(fd), "progress")
 	signal.Ignore(syscall.SIGPIPE)
 	return func(line string) {
 		mu.Lock()

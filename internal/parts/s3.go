@@ -45,6 +45,9 @@ func StartS3(ctx context.Context, o S3Options) (*S3, error) {
 		return nil, err
 	}
 	s := &S3{dir: o.Dir}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil { // the objects are nobody else's to read
+		return nil, fmt.Errorf("versitygw: %w", err)
+	}
 	for _, d := range []string{s.objects(), s.versions(), s.attributes()} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return nil, fmt.Errorf("versitygw: %w", err)
