@@ -1,0 +1,152 @@
+package objects
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"testing"
+	"time"
+
+	"berth/models"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+)
+
+// What signing costs, against what it cannot cost less than and against the SDK.
+// `go test -bench Sign -benchmem ./controlplane/objects` prints them beside each other;
+// BenchmarkSignRatio measures them in turns in one run and reports the ratios.
+
+const benchKey = "default/0123456789abcdef0123456789abcdef.bin"
+
+// benchUploadID is as long as S3's are.
+const benchUploadID = "2~VmVyc2l0eUdXLXVwbG9hZC1pZC1vZi1hLXJlYWwtbGVuZ3RoLTAxMjM0NTY3ODlhYmNkZWYwMTIzNDU2Nzg5YWJjZGVm"
+
+var benchNow = time.Unix(1_700_000_000, 0)
+
+func benchParts(n int) []models.PartToSign {
+	parts := make([]models.PartToSign, n)
+	for i := range parts {
+		d := sha256.Sum256([]byte{byte(i), byte(i >> 8)})
+		parts[i] = models.PartToSign{Number: i + 1, Size: 16 << 20, Digest: d[:]}
+	}
+	return parts
+}
+
+// floor is the least work: SHA-256 of a canonical request of 750 bytes and the HMAC of
+// a string to sign of 138, all state reused.
+type floor struct {
+	request, toSign []byte
+	sha, mac        interface {
+		Reset()
+		Write([]byte) (int, error)
+		Sum([]byte) []byte
+	}
+	sum []byte
+}
+
+func newFloor() *floor {
+	return &floor{request: make([]byte, 750), toSign: make([]byte, 138), sha: sha256.New(), mac: hmac.New(sha256.New, make([]byte, 32)), sum: make([]byte, 0, 32)}
+}
+
+func (f *floor) once() {
+	f.sha.Reset()
+	_, _ = f.sha.Write(f.request)
+	f.sum = f.sha.Sum(f.sum[:0])
+	f.mac.Reset()
+	_, _ = f.mac.Write(f.toSign)
+	f.sum = f.mac.Sum(f.sum[:0])
+}
+
+func BenchmarkSignFloor(b *testing.B) {
+	f := newFloor()
+	b.ReportAllocs()
+	for b.Loop() {
+		f.once()
+	}
+}
+
+func BenchmarkSignOnePart(b *testing.B) {
+	s, parts := mustNew(b, plainConfig()), benchParts(1)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := s.PresignParts(b.Context(), benchKey, benchUploadID, parts, models.SHA256, time.Hour, benchNow); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkSign10000Parts(b *testing.B) {
+	s, parts := mustNew(b, plainConfig()), benchParts(models.MaxParts)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := s.PresignParts(b.Context(), benchKey, benchUploadID, parts, models.SHA256, time.Hour, benchNow); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/models.MaxParts, "ns/part")
+}
+
+func BenchmarkSignPut(b *testing.B) {
+	s, d := mustNew(b, plainConfig()), sha256.Sum256(nil)
+	spec := models.ObjectSpec{Key: benchKey, UploadID: models.NewUploadID(), ContentType: "application/pdf", Algorithm: models.SHA256}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := s.PresignPut(b.Context(), spec, 1<<20, d[:], time.Hour, benchNow); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkSignSDK(b *testing.B) {
+	sign := sdkOnce(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		sign()
+	}
+}
+
+func sdkOnce(b *testing.B) func() {
+	cfg := plainConfig()
+	p := sdkPresigner(cfg, benchNow, time.Hour)
+	digest := base64.StdEncoding.EncodeToString(benchParts(1)[0].Digest)
+	return func() {
+		_, err := p.PresignUploadPart(b.Context(), &s3.UploadPartInput{Bucket: &cfg.Bucket, Key: aws.String(benchKey), UploadId: aws.String(benchUploadID),
+			PartNumber: aws.Int32(1), ContentLength: aws.Int64(16 << 20), ChecksumSHA256: &digest})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkSignRatio reports one part alone and one of 10,000, each over the floor
+// (must be under 2), and the SDK's presign client over one part alone.
+func BenchmarkSignRatio(b *testing.B) {
+	s := mustNew(b, plainConfig())
+	one, many := benchParts(1), benchParts(models.MaxParts)
+	f, sdk := newFloor(), sdkOnce(b)
+	timed := func(n int, work func()) float64 {
+		start := time.Now()
+		for range n {
+			work()
+		}
+		return float64(time.Since(start).Nanoseconds()) / float64(n)
+	}
+	sign := func(parts []models.PartToSign) func() {
+		return func() {
+			if _, _, err := s.PresignParts(b.Context(), benchKey, benchUploadID, parts, models.SHA256, time.Hour, benchNow); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	var ground, alone, among, theirs float64
+	for b.Loop() {
+		ground += timed(2000, f.once)
+		alone += timed(2000, sign(one))
+		among += timed(1, sign(many)) / models.MaxParts
+		theirs += timed(200, sdk)
+	}
+	b.ReportMetric(alone/ground, "one/floor")
+	b.ReportMetric(among/ground, "of10000/floor")
+	b.ReportMetric(theirs/alone, "sdk/one")
+}
