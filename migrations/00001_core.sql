@@ -167,6 +167,18 @@ CREATE TABLE quotas (
     PRIMARY KEY (tenant, owner, collection)
 ) WITH (fillfactor = 70);
 
+-- How many uploads were opened under a grant that limits them. Never released: a grant
+-- is for so many tries, not for so many living files.
+CREATE TABLE grant_uses (
+    tenant     text NOT NULL,
+    owner      text NOT NULL,
+    grant_id   text NOT NULL,
+    files      bigint NOT NULL CHECK (files > 0),
+    expires_at timestamptz NOT NULL,
+    PRIMARY KEY (tenant, owner, grant_id)
+);
+CREATE INDEX grant_uses_expiry ON grant_uses (expires_at);
+
 -- What lies in a store, as the rows say. Cut into slots, which add up: one row a
 -- store would be one lock for all opens.
 CREATE TABLE store_usage_slots (
@@ -315,7 +327,7 @@ CREATE TABLE reconciliations (
 );
 
 -- +goose Down
-DROP TABLE reconciliations, foreign_versions, idempotency, history, outbox, tasks, pins, uploads, replicas, files, quotas CASCADE;
+DROP TABLE reconciliations, foreign_versions, grant_uses, idempotency, history, outbox, tasks, pins, uploads, replicas, files, quotas CASCADE;
 DROP VIEW store_usage;
 DROP TABLE store_usage_slots;
 DROP FUNCTION berth_store_usage, berth_history_append_only, berth_history_partitions;

@@ -1,6 +1,9 @@
 package models
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Scope is one thing that a caller may do.
 type Scope string
@@ -27,7 +30,8 @@ type Grant struct {
 	MaxBytes     int64 // of one file
 	ContentTypes []string
 	MaxFiles     int64
-	Upload       UploadID // only this upload
+	Upload       UploadID  // only this upload
+	Expires      time.Time // of the token that carries it
 }
 
 // Can tells whether the caller has a scope.

@@ -41,6 +41,10 @@ type Opening struct {
 	RequestHash       []byte
 	IdempotencyExpiry time.Time
 
+	GrantID    string // counted if GrantFiles > 0
+	GrantFiles int64
+	GrantEnds  time.Time
+
 	Grace time.Duration
 	Actor string
 	Now   time.Time
@@ -56,6 +60,7 @@ const (
 	OpenedReplayed  OpenOutcome = "replayed"  // the same idempotency key and body
 	OpenedConflict  OpenOutcome = "conflict"  // the same key, another body
 	OpenedOverQuota OpenOutcome = "over_quota"
+	OpenedOverGrant OpenOutcome = "over_grant"
 )
 
 // Signing is what is stored before URLs leave the house: the pins, and how long the

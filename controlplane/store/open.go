@@ -21,13 +21,13 @@ func (s *Store) Open(ctx context.Context, o models.Opening) (models.OpenOutcome,
 	err := s.within(ctx, "open", func(t tx) error {
 		var err error
 		outcome, up, file, err = t.open(o)
-		if err == nil && outcome == models.OpenedOverQuota {
-			return errOverQuota // nothing of this stays, the idempotency key least of all
+		if err == nil && (outcome == models.OpenedOverQuota || outcome == models.OpenedOverGrant) {
+			return errRefused // nothing of this stays, the idempotency key least of all
 		}
 		return err
 	})
-	if errors.Is(err, errOverQuota) {
-		return models.OpenedOverQuota, models.Upload{}, models.File{}, nil
+	if errors.Is(err, errRefused) {
+		return outcome, models.Upload{}, models.File{}, nil
 	}
 	if violates(err, "files_identity") {
 		// The owner guard serializes opens of one identity; the index is the last defence.
@@ -36,7 +36,7 @@ func (s *Store) Open(ctx context.Context, o models.Opening) (models.OpenOutcome,
 	return outcome, up, file, err
 }
 
-var errOverQuota = errors.New("over quota")
+var errRefused = errors.New("refused")
 
 func (t tx) open(o models.Opening) (outcome models.OpenOutcome, up models.Upload, file models.File, err error) {
 	if o.IdempotencyKey != "" {
@@ -61,6 +61,12 @@ func (t tx) open(o models.Opening) (outcome models.OpenOutcome, up models.Upload
 		ok, err := t.reserve(o)
 		if err != nil || !ok {
 			return models.OpenedOverQuota, up, file, err
+		}
+	}
+	if o.GrantFiles > 0 {
+		ok, err := t.useGrant(o)
+		if err != nil || !ok {
+			return models.OpenedOverGrant, up, file, err
 		}
 	}
 	if err = t.insertFile(o); err != nil {
@@ -152,6 +158,15 @@ func (t tx) reserve(o models.Opening) (bool, error) {
 			"max_files": o.Collection.MaxFiles, "max_bytes": o.Collection.MaxBytes})
 }
 
+// useGrant counts one upload against a grant that limits how many it opens.
+func (t tx) useGrant(o models.Opening) (bool, error) {
+	return t.one(`INSERT INTO grant_uses AS g (tenant, owner, grant_id, files, expires_at)
+		VALUES (@tenant, @owner, @id, 1, @expires)
+		ON CONFLICT (tenant, owner, grant_id) DO UPDATE SET files = g.files + 1, expires_at = GREATEST(g.expires_at, EXCLUDED.expires_at)
+		 WHERE g.files < @max`,
+		args{"tenant": o.Upload.Tenant, "owner": o.Upload.Owner, "id": o.GrantID, "max": o.GrantFiles, "expires": o.GrantEnds})
+}
+
 // same looks for what is already there: a living file of the same identity where the
 // collection dedupes, or an open upload of it where the caller asks to continue. An
 // open upload that is past its end is closed on the way, so that it is in nobody's way.
@@ -222,15 +237,15 @@ func (t tx) insertUpload(o models.Opening) error {
 	u := o.Upload
 	_, err := t.exec(`INSERT INTO uploads (id, tenant, owner, collection, file_id, replica_id, state, method, size,
 			part_size, part_count, checksum_algorithm, checksum_type, checksum_value, commit_mode, identity, store, key,
-			content_type, grace, expires_at, hard_expires_at, created_at, updated_at)
+			content_type, grace, signed_until, expires_at, hard_expires_at, created_at, updated_at)
 		VALUES (@id, @tenant, @owner, @collection, @file, @replica, @state, @method, @size, @part_size, @part_count,
 			@alg, @type, @value, @commit, @identity, @store, @key, @content_type, make_interval(secs => @grace),
-			@expires, @hard, @now, @now)`,
+			@signed, @expires, @hard, @now, @now)`,
 		args{"id": u.ID, "tenant": u.Tenant, "owner": u.Owner, "collection": u.Collection, "file": u.FileID,
 			"replica": u.ReplicaID, "state": u.State, "method": u.Method, "size": u.Size, "part_size": u.PartSize,
 			"part_count": u.PartCount, "alg": u.Checksum.Algorithm, "type": u.Checksum.Type, "value": u.Checksum.Value,
 			"commit": u.Commit, "identity": null(u.Identity), "store": u.Store, "key": u.Key, "content_type": u.ContentType,
-			"grace": o.Grace.Seconds(), "expires": u.ExpiresAt, "hard": u.HardExpires, "now": o.Now})
+			"grace": o.Grace.Seconds(), "signed": nullTime(u.SignedUntil), "expires": u.ExpiresAt, "hard": u.HardExpires, "now": o.Now})
 	return err
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"time"
 
 	"berth/models"
@@ -36,4 +37,55 @@ func (t tx) cancelTasks(kind models.TaskKind, target string, file models.FileID,
 		}
 	}
 	return nil
+}
+
+// EnsureReap brings the reap task of a replica forward, or makes one: something was
+// heard of its key that should not be there.
+func (s *Store) EnsureReap(ctx context.Context, id models.ReplicaID, now time.Time) error {
+	return s.within(ctx, "ensure reap", func(t tx) error {
+		r, err := t.lockReplica(id)
+		if err != nil {
+			return err
+		}
+		return t.reapNow(r, now)
+	})
+}
+
+// NoteForeign records a version under a known key that is not ours, and has it reaped.
+func (s *Store) NoteForeign(ctx context.Context, f models.ForeignVersion, now time.Time) error {
+	return s.within(ctx, "note foreign version", func(t tx) error {
+		r, err := t.lockReplica(f.ReplicaID)
+		if err != nil {
+			return err
+		}
+		ok, err := t.one(`INSERT INTO foreign_versions (store, key, version_id, replica_id, seen_at)
+			VALUES (@store, @key, @version, @replica, @now) ON CONFLICT DO NOTHING`,
+			args{"store": f.Store, "key": f.Key, "version": f.VersionID, "replica": f.ReplicaID, "now": now})
+		if err != nil || !ok {
+			return err
+		}
+		if err := t.moved(r.FileID, models.HistoryEntry{At: now, What: "object", ID: string(r.ID), To: "foreign",
+			Actor: models.ActorEvent, Why: "a version under this key that is not ours", VersionID: f.VersionID}); err != nil {
+			return err
+		}
+		return t.reapNow(r, now)
+	})
+}
+
+// lockReplica locks a replica's file, then the replica, and returns it.
+func (t tx) lockReplica(id models.ReplicaID) (models.Replica, error) {
+	var file struct{ FileID string }
+	n, err := t.read(&file, `SELECT file_id FROM replicas WHERE id = @id`, args{"id": id})
+	if err != nil {
+		return models.Replica{}, err
+	}
+	if n == 0 {
+		return models.Replica{}, models.NotFound("replica")
+	}
+	if _, err := t.lockFile(models.FileID(file.FileID)); err != nil {
+		return models.Replica{}, err
+	}
+	var r replicaRow
+	_, err = t.read(&r, `SELECT `+replicaColumns+` FROM replicas r WHERE r.id = @id FOR UPDATE`, args{"id": id})
+	return r.model(), err
 }

@@ -54,10 +54,11 @@ func (s *Store) UploadsAt(ctx context.Context, store models.StoreName, keys []st
 
 // Begin records the multipart upload that S3 made: init → uploading. ok is false when
 // the upload has moved on meanwhile; the caller then aborts what it made.
-func (s *Store) Begin(ctx context.Context, u models.Upload, s3UploadID, actor string, now time.Time) (ok bool, err error) {
+// signedUntil is when the URLs end that are signed with it, zero for none.
+func (s *Store) Begin(ctx context.Context, u models.Upload, s3UploadID string, signedUntil time.Time, actor string, now time.Time) (ok bool, err error) {
 	err = s.within(ctx, "begin upload", func(t tx) error {
-		ok, err = t.one(`UPDATE uploads SET state = 'uploading', s3_upload_id = @s3, updated_at = @now
-			WHERE id = @id AND state = 'init'`, args{"id": u.ID, "s3": s3UploadID, "now": now})
+		ok, err = t.one(`UPDATE uploads SET state = 'uploading', s3_upload_id = @s3, signed_until = @until, updated_at = @now
+			WHERE id = @id AND state = 'init'`, args{"id": u.ID, "s3": s3UploadID, "until": nullTime(signedUntil), "now": now})
 		if err != nil || !ok {
 			return err
 		}

@@ -1,0 +1,290 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"berth/models"
+)
+
+// Complete puts the parts together at S3, verifies what came of it, and records it.
+// Repeated, it gives the same result; two at once do one completion, and the second
+// waits for the first.
+//
+// Codes: NOT_FOUND, SESSION_CLOSED, SESSION_EXPIRED, BUSY, MISSING_PARTS,
+// SIZE_MISMATCH, PART_CORRUPT, CHECKSUM_MISMATCH, DIGEST_MISMATCH, INVALID_REQUEST,
+// STORE_UNAVAILABLE. Those that name parts leave the session open, so that the client can
+// mend and go on.
+func (s *Service) Complete(ctx context.Context, c models.Caller, id models.UploadID, req CompleteRequest) (UploadView, error) {
+	if err := c.Require(models.ScopeUpload); err != nil {
+		return UploadView{}, err
+	}
+	u, _, err := s.upload(ctx, c, id)
+	if err != nil {
+		return UploadView{}, err
+	}
+	claim, err := claimed(&u, req)
+	if err != nil {
+		return UploadView{}, err
+	}
+	if u.Method == models.MethodSingle {
+		err = s.completeSingle(ctx, &u, claim, req.Parts)
+	} else {
+		err = s.completeMultipart(ctx, c, &u, claim, req.Parts)
+	}
+	if err != nil {
+		return UploadView{}, err
+	}
+	v, err := s.Upload(ctx, c, id)
+	if err != nil {
+		return v, err
+	}
+	if !claim.IsZero() && !v.Attested.IsZero() && claim.Algorithm == v.Attested.Algorithm &&
+		claim.Type == v.Attested.Type && claim.Value != v.Attested.Value {
+		return v, digestMismatch()
+	}
+	return v, nil
+}
+
+func digestMismatch() error {
+	return models.Errorf(models.CodeDigestMismatch, "the checksum given is not that of the bytes that were declared or sent")
+}
+
+// claimed checks the optional checksum of a complete against what was declared.
+func claimed(u *models.Upload, req CompleteRequest) (models.Checksum, error) {
+	for _, p := range req.Parts {
+		if p.Number < 1 || p.Number > u.PartCount {
+			return models.Checksum{}, outOfRange(u, "a part that the request names")
+		}
+	}
+	if req.Checksum == nil {
+		return models.Checksum{}, nil
+	}
+	sum, err := models.Declare(req.Checksum, u.Checksum.Algorithm, u.Geometry)
+	if err != nil {
+		return sum, err
+	}
+	if sum.Algorithm != u.Checksum.Algorithm {
+		return sum, models.Errorf(models.CodeInvalidRequest, "checksum: the upload's algorithm is %s", u.Checksum.Algorithm).With("field", "checksum")
+	}
+	if !u.Checksum.IsZero() && !sum.IsZero() && sum.Value != u.Checksum.Value {
+		return sum, digestMismatch()
+	}
+	return sum, nil
+}
+
+// done tells whether an upload needs no completing any more, with the error that stands
+// for its end, if it ended badly.
+func done(u *models.Upload, now time.Time) (bool, error) {
+	switch u.State {
+	case models.UploadCompleted, models.UploadCommitted:
+		return true, nil
+	case models.UploadInit:
+		if err := models.Closed(u, now); err != nil {
+			return true, err
+		}
+		return true, models.Errorf(models.CodeMissingParts, "no part has been sent").With("parts", []int{1})
+	default:
+		err := models.Closed(u, now)
+		return err != nil, err
+	}
+}
+
+// completeSingle has nothing to put together: it looks whether the object is there.
+func (s *Service) completeSingle(ctx context.Context, u *models.Upload, claim models.Checksum, parts []models.Part) error {
+	if ok, err := done(u, s.utc()); ok {
+		return err
+	}
+	pins, err := s.records.Pins(ctx, u.ID)
+	if err != nil {
+		return err
+	}
+	want, conflict := models.Expected(u, pins)
+	if conflict || (!claim.IsZero() && !want.IsZero() && claim.Value != want.Value) {
+		return digestMismatch()
+	}
+	if !claim.IsZero() {
+		// Nothing was declared before: what is claimed now must be what S3 attests, or the
+		// file must not become active. Asked before anything is recorded.
+		st, err := s.objects(u.Store)
+		if err != nil {
+			return err
+		}
+		o, err := st.Head(ctx, u.Key, "")
+		if err == nil && o.UploadID == u.ID && !attests(o, claim) {
+			return digestMismatch()
+		}
+	}
+	out, err := s.verify(ctx, u, "", actorComplete)
+	if err != nil {
+		return err
+	}
+	if out == settledAbsent || out == settledForeign {
+		return models.Errorf(models.CodeMissingParts, "the bytes have not arrived").With("parts", []int{1})
+	}
+	_ = parts // one part: its ETag adds nothing to what S3 attests
+	return s.ended(ctx, u)
+}
+
+func attests(o models.Object, want models.Checksum) bool {
+	for _, sum := range o.Checksums {
+		if sum == want {
+			return true
+		}
+	}
+	return false
+}
+
+// completeMultipart takes the right to complete, or waits for whoever has it.
+func (s *Service) completeMultipart(ctx context.Context, c models.Caller, u *models.Upload, claim models.Checksum, parts []models.Part) error {
+	wait := 25 * time.Millisecond
+	for {
+		now := s.utc()
+		if ok, err := done(u, now); ok {
+			return err
+		}
+		began, ok, err := s.records.BeginComplete(ctx, *u, claim.Value, now.Add(completeLease), now, c.Actor())
+		if err != nil {
+			return err
+		}
+		if ok {
+			return s.assemble(ctx, &began, parts)
+		}
+		*u = began
+		if ok, err := done(u, now); ok {
+			return err
+		}
+		// Another request completes. Its result is ours too.
+		select {
+		case <-ctx.Done():
+			return models.Errorf(models.CodeBusy, "the upload is being completed").Because(ctx.Err())
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, time.Second)
+		fresh, _, err := s.records.Upload(ctx, c.Whose(), u.ID)
+		if err != nil {
+			return err
+		}
+		*u = fresh
+	}
+}
+
+const actorComplete = "complete"
+
+// assemble runs one attempt: list, compare, Complete, verify. u is in completing, and
+// its attempt number is ours.
+func (s *Service) assemble(ctx context.Context, u *models.Upload, claimed []models.Part) error {
+	st, err := s.objects(u.Store)
+	if err != nil {
+		return s.yield(ctx, u, err)
+	}
+	pins, err := s.records.Pins(ctx, u.ID)
+	if err != nil {
+		return s.yield(ctx, u, err)
+	}
+	want, conflict := models.Expected(u, pins)
+	if conflict {
+		return s.yield(ctx, u, digestMismatch())
+	}
+	var listed []models.Part
+	for p, err := range st.ListParts(ctx, u.Key, u.S3UploadID, u.Checksum.Algorithm) {
+		if models.ObjectKind(err) == models.ObjectNoUpload {
+			return s.settleGone(ctx, u, "")
+		}
+		if err != nil {
+			return s.yield(ctx, u, unavailable(err))
+		}
+		if p.Number <= u.PartCount { // S3 refuses gaps; what lies beyond our count is not ours
+			listed = append(listed, p)
+		}
+	}
+	if bad := models.CheckParts(u, listed, pins, claimed); bad != nil {
+		return s.yield(ctx, u, partProblem(bad))
+	}
+	object, err := st.CompleteMultipart(ctx, models.CompleteSpec{Key: u.Key, S3UploadID: u.S3UploadID, Parts: listed, Size: u.Size, Checksum: want})
+	switch models.ObjectKind(err) {
+	case "":
+		if err != nil { // the caller went away: S3 may have done it
+			return err
+		}
+	case models.ObjectNoUpload, models.ObjectExists, models.ObjectConflict:
+		// Ambiguous: an earlier Complete may have succeeded. The object tells.
+		return s.settleGone(ctx, u, "")
+	case models.ObjectBadPart:
+		e := models.Errorf(models.CodePartCorrupt, "S3 refused a part")
+		if p := partOf(err); p > 0 {
+			e = e.With("parts", []int{p})
+		}
+		return s.yield(ctx, u, e.Because(err))
+	case models.ObjectBadSize:
+		return s.yield(ctx, u, models.Errorf(models.CodeSizeMismatch, "the parts do not add up to the declared size").Because(err))
+	case models.ObjectBadDigest:
+		return s.yield(ctx, u, models.Errorf(models.CodeChecksumMismatch, "the parts do not have the declared checksum").Because(err))
+	case models.ObjectDenied, models.ObjectInvalid, models.ObjectLocked, models.ObjectAbsent:
+		return s.yield(ctx, u, unavailable(err))
+	default:
+		// Unreachable or 5xx: S3 may have done it all the same. The attempt keeps its lease;
+		// the event, a repeated call after it, or repair settles it.
+		return unavailable(err)
+	}
+	return s.settleGone(ctx, u, object.VersionID)
+}
+
+// settleGone verifies after Complete, or where the multipart is gone for a reason that
+// only the object can tell.
+func (s *Service) settleGone(ctx context.Context, u *models.Upload, version string) error {
+	out, err := s.verify(ctx, u, version, actorComplete)
+	if err != nil {
+		return err
+	}
+	if out == settledAbsent || out == settledForeign {
+		_, err := s.records.CloseUpload(ctx, models.Closing{ID: u.ID, To: models.UploadExpired, Code: models.CodeSessionExpired,
+			Reason: "the store no longer has the multipart upload", Actor: actorComplete, Now: s.utc()})
+		if err != nil {
+			return err
+		}
+	}
+	return s.ended(ctx, u)
+}
+
+// ended reads an upload again and answers with the error that stands for its end, if it
+// ended badly.
+func (s *Service) ended(ctx context.Context, u *models.Upload) error {
+	fresh, _, err := s.records.Upload(ctx, models.Whose{}, u.ID)
+	if err != nil {
+		return err
+	}
+	if fresh.State == models.UploadCommitted {
+		return nil
+	}
+	return models.Closed(&fresh, s.utc())
+}
+
+// yield gives the right to complete back with the reason why.
+func (s *Service) yield(ctx context.Context, u *models.Upload, why error) error {
+	col := s.policy(u.Collection)
+	now := s.utc()
+	if _, err := s.records.Yield(context.WithoutCancel(ctx), *u, string(models.ErrorCode(why)), now.Add(col.Deadline), now); err != nil {
+		return errors.Join(why, err)
+	}
+	return why
+}
+
+func partProblem(p *models.PartProblem) error {
+	const most = 1000 // an answer that names more helps nobody
+	text := map[models.Code]string{
+		models.CodeMissingParts: "parts have not arrived",
+		models.CodeSizeMismatch: "parts have another size than they should",
+		models.CodePartCorrupt:  "parts have another checksum than they should",
+	}[p.Code]
+	return models.Errorf(p.Code, "%s", text).With("parts", p.Parts[:min(len(p.Parts), most)]).With("count", len(p.Parts))
+}
+
+func partOf(err error) int {
+	var e *models.ObjectError
+	if errors.As(err, &e) {
+		return e.Part
+	}
+	return 0
+}

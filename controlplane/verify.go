@@ -1,0 +1,153 @@
+package controlplane
+
+import (
+	"context"
+
+	"berth/models"
+)
+
+// settlement is what verification came to.
+type settlement string
+
+const (
+	settledDone     settlement = "done"     // recorded, by this call
+	settledBefore   settlement = "before"   // the upload was not waiting for it any more
+	settledAbsent   settlement = "absent"   // nothing lies there: nothing was changed
+	settledForeign  settlement = "foreign"  // what lies there is not ours
+	settledRejected settlement = "rejected" // not the bytes that were declared
+)
+
+// verify is the one door to completed (F1), entered from three sides: the event, the
+// complete call and the repair sweep. It asks S3 for exactly one version, with
+// checksums, and compares upload id, size and checksum with what was declared. version
+// "" is whatever lies there now.
+func (s *Service) verify(ctx context.Context, u *models.Upload, version, actor string) (settlement, error) {
+	st, err := s.objects(u.Store)
+	if err != nil {
+		return "", err
+	}
+	o, err := st.Head(ctx, u.Key, version)
+	if models.ObjectKind(err) == models.ObjectAbsent {
+		s.metrics.verified(actor, settledAbsent)
+		return settledAbsent, nil
+	}
+	if err != nil {
+		return "", unavailable(err)
+	}
+	pins, err := s.records.Pins(ctx, u.ID)
+	if err != nil {
+		return "", err
+	}
+	// What was claimed at complete is in the row by now, and in ours it may not be.
+	fresh, _, err := s.records.Upload(ctx, models.Whose{}, u.ID)
+	if err != nil {
+		return "", err
+	}
+	if !models.Uploads.May(fresh.State, models.UploadCompleted) {
+		// Looked at after the pins: had the upload moved on before, they were gone.
+		return settledBefore, nil
+	}
+	want, conflict := models.Expected(&fresh, pins)
+	v := models.Verify(&fresh, want, o)
+	if v.OK && conflict {
+		v = models.Verdict{Code: models.CodeDigestMismatch, Reason: "the pinned parts do not have the declared checksum"}
+	}
+	out, err := s.record(ctx, &fresh, o, v, !want.IsZero(), actor)
+	if err == nil {
+		s.metrics.verified(actor, out)
+	}
+	return out, err
+}
+
+func (s *Service) record(ctx context.Context, u *models.Upload, o models.Object, v models.Verdict, declared bool, actor string) (settlement, error) {
+	now := s.utc()
+	if v.Foreign {
+		return settledForeign, s.records.NoteForeign(ctx, models.ForeignVersion{Store: u.Store, Key: u.Key, VersionID: o.VersionID,
+			ReplicaID: u.ReplicaID, FileID: u.FileID}, now)
+	}
+	if !v.OK {
+		ok, err := s.records.Reject(ctx, models.Rejection{UploadID: u.ID, Code: v.Code, Reason: v.Reason, VersionID: o.VersionID,
+			Actor: actor, Now: now})
+		if err != nil || !ok {
+			return settledBefore, err
+		}
+		return settledRejected, nil
+	}
+	col := s.policy(u.Collection)
+	ok, err := s.records.Attest(ctx, models.Attestation{UploadID: u.ID, Object: o, Checksum: v.Checksum, Declared: declared,
+		Steps: len(col.Steps) > 0, Actor: actor, Now: now})
+	if err != nil || !ok {
+		return settledBefore, err
+	}
+	return settledDone, nil
+}
+
+// Settle takes notifications of one or more stores: one look-up for all of a store,
+// then each by itself. The errors stand at the places of their events; nil means
+// settled, or harmless. Events come at least once, in any order, late, early or never.
+func (s *Service) Settle(ctx context.Context, events []models.ObjectEvent) []error {
+	errs := make([]error, len(events))
+	keys := map[models.StoreName][]string{}
+	for _, e := range events {
+		if e.Created {
+			keys[e.Store] = append(keys[e.Store], e.Key)
+		}
+	}
+	for store, ks := range keys {
+		found, err := s.records.UploadsAt(ctx, store, ks)
+		for i, e := range events {
+			if e.Store != store || !e.Created {
+				continue
+			}
+			if err != nil {
+				errs[i] = err
+				continue
+			}
+			u, ok := found[e.Key]
+			if !ok {
+				s.metrics.unknownKey(store)
+				continue
+			}
+			errs[i] = s.settle(ctx, &u, e)
+		}
+	}
+	return errs
+}
+
+func (s *Service) settle(ctx context.Context, u *models.Upload, e models.ObjectEvent) error {
+	switch u.State {
+	case models.UploadUploading, models.UploadCompleting:
+		_, err := s.verify(ctx, u, e.VersionID, models.ActorEvent)
+		return err
+	case models.UploadCompleted, models.UploadCommitted:
+		if e.VersionID == "" || e.VersionID == u.VersionID {
+			return nil
+		}
+		// Another version under a key of ours. Noted, reaped, never served.
+		return s.foreign(ctx, u, e)
+	case models.UploadInit:
+		return nil // nothing of ours can lie there yet
+	default:
+		// Rejected, aborted, expired: what landed late is swept again.
+		return s.records.EnsureReap(ctx, u.ReplicaID, s.utc())
+	}
+}
+
+// foreign looks whether the version is really there before it is noted: events lie.
+func (s *Service) foreign(ctx context.Context, u *models.Upload, e models.ObjectEvent) error {
+	st, err := s.objects(u.Store)
+	if err != nil {
+		return err
+	}
+	o, err := st.Head(ctx, u.Key, e.VersionID)
+	switch {
+	case models.ObjectKind(err) == models.ObjectAbsent:
+		return nil
+	case err != nil:
+		return unavailable(err)
+	case o.VersionID == u.VersionID:
+		return nil
+	}
+	return s.records.NoteForeign(ctx, models.ForeignVersion{Store: u.Store, Key: u.Key, VersionID: o.VersionID,
+		ReplicaID: u.ReplicaID, FileID: u.FileID}, s.utc())
+}
