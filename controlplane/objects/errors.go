@@ -98,7 +98,7 @@ func classify(ctx context.Context, op string, err error) error {
 func answer(op, code, message string, status int) *models.ObjectError {
 	kind, known := kinds[code]
 	if !known {
-		kind = kindOfStatus(status)
+		kind = kindOfStatus(op, status)
 	}
 	if lockable[code] && saysLocked(message) {
 		kind = models.ObjectLocked
@@ -106,10 +106,12 @@ func answer(op, code, message string, status int) *models.ObjectError {
 	return &models.ObjectError{Kind: kind, Op: op, Code: code, Err: errors.New(shorten(message))}
 }
 
-func kindOfStatus(status int) models.ObjectErrorKind {
+// kindOfStatus judges an answer whose code says nothing. Only of a HEAD, which has no
+// body, does the status alone mean that the object is not there: a 404 of something in
+// between must not read as work done.
+func kindOfStatus(op string, status int) models.ObjectErrorKind {
 	switch {
-	case status == http.StatusNotFound, status == http.StatusGone,
-		status == http.StatusMethodNotAllowed: // HEAD or GET of a delete marker by its version id
+	case op == opHead && (status == http.StatusNotFound || status == http.StatusMethodNotAllowed): // 405: a delete marker by its version id
 		return models.ObjectAbsent
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return models.ObjectDenied
@@ -126,6 +128,9 @@ func kindOfStatus(status int) models.ObjectErrorKind {
 	}
 	return models.ObjectInvalid
 }
+
+// opHead is the operation whose errors have no body.
+const opHead = "HeadObject"
 
 // lockable are the codes with which stores refuse to delete a locked version. S3 has no
 // code for it, only AccessDenied with a sentence: the one place where the text is read.

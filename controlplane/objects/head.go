@@ -20,7 +20,7 @@ func (s *Store) Head(ctx context.Context, key, versionID string) (models.Object,
 		ChecksumMode: types.ChecksumModeEnabled, // without it no checksum is answered
 	})
 	if err != nil {
-		return models.Object{}, classify(ctx, "HeadObject", err)
+		return models.Object{}, classify(ctx, opHead, err)
 	}
 	o := models.Object{
 		Key: key, VersionID: cmp.Or(aws.ToString(out.VersionId), models.NullVersion), ETag: bare(out.ETag),

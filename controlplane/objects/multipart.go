@@ -1,7 +1,6 @@
 package objects
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,9 +13,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
-
-// pageSize is the most that S3 lists at once.
-const pageSize = 1000
 
 // CreateMultipart begins a multipart upload. Its object will carry the upload's id, by
 // which alone a finished object is known to be ours. It is not repeated blindly: a lost
@@ -54,7 +50,7 @@ func (s *Store) CreateMultipart(ctx context.Context, spec models.ObjectSpec) (st
 func (s *Store) ListParts(ctx context.Context, key, s3UploadID string, alg models.Algorithm) iter.Seq2[models.Part, error] {
 	const op = "ListParts"
 	return func(yield func(models.Part, error) bool) {
-		in := &s3.ListPartsInput{Bucket: &s.bucket, Key: &key, UploadId: &s3UploadID, ExpectedBucketOwner: s.owner, MaxParts: aws.Int32(pageSize)}
+		in := &s3.ListPartsInput{Bucket: &s.bucket, Key: &key, UploadId: &s3UploadID, ExpectedBucketOwner: s.owner, MaxParts: s.page}
 		for {
 			out, err := s.client.ListParts(ctx, in)
 			if err != nil {
@@ -86,8 +82,9 @@ func (s *Store) ListParts(ctx context.Context, key, s3UploadID string, alg model
 // checksums make spec.Checksum, and nothing lies at the key. Parts are as ListParts
 // gave them, in ascending order.
 //
-// The object holds what the answer says: version, ETag and checksums. Its UploadID is
-// not known from here; Head tells it.
+// The object holds what the answer says: version, ETag and checksums. VersionID is "" where it
+// says none: in a bucket without versions, and when versitygw is asked the same again.
+// UploadID is not known from here. Head, of the current version then, tells both.
 //
 // ObjectNoUpload, ObjectExists and ObjectUnavailable leave open whether the object was
 // made, by this call or one before; only Head settles it. The other kinds mean that it was not.
@@ -149,7 +146,7 @@ func (s *Store) CompleteMultipart(ctx context.Context, spec models.CompleteSpec)
 		return models.Object{}, err
 	}
 	return models.Object{
-		Key: spec.Key, VersionID: cmp.Or(aws.ToString(out.VersionId), models.NullVersion), ETag: bare(out.ETag), Size: spec.Size,
+		Key: spec.Key, VersionID: aws.ToString(out.VersionId), ETag: bare(out.ETag), Size: spec.Size,
 		Checksums: checksums(out.ChecksumType, out.ChecksumSHA256, out.ChecksumCRC64NVME, out.ChecksumCRC32C, out.ChecksumCRC32),
 	}, nil
 }
@@ -171,7 +168,7 @@ func (s *Store) AbortMultipart(ctx context.Context, key, s3UploadID string) erro
 func (s *Store) ListMultiparts(ctx context.Context, prefix string) iter.Seq2[models.OpenMultipart, error] {
 	const op = "ListMultipartUploads"
 	return func(yield func(models.OpenMultipart, error) bool) {
-		in := &s3.ListMultipartUploadsInput{Bucket: &s.bucket, Prefix: optional(prefix), ExpectedBucketOwner: s.owner, MaxUploads: aws.Int32(pageSize)}
+		in := &s3.ListMultipartUploadsInput{Bucket: &s.bucket, Prefix: optional(prefix), ExpectedBucketOwner: s.owner, MaxUploads: s.page}
 		for {
 			out, err := s.client.ListMultipartUploads(ctx, in)
 			if err != nil {

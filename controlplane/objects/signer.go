@@ -39,6 +39,7 @@ const (
 // signer makes SigV4 query-signed URLs of one bucket. Source: S3 API reference,
 // authenticating requests by query parameters.
 type signer struct {
+	form     string // where POST policy forms go
 	origin   string // scheme://host[:port]
 	prefix   string // the path before the key, with the slash, escaped
 	odd      *url.URL
@@ -68,7 +69,7 @@ func newSigner(bucket, region, endpoint string, pathStyle bool, owner string) (*
 	if p := u.Port(); (u.Scheme == "http" && p == "80") || (u.Scheme == "https" && p == "443") {
 		host = strings.TrimSuffix(host, ":"+p)
 	}
-	g := &signer{origin: u.Scheme + "://" + u.Host, host: host, hostLine: "\nhost:" + host + "\n", region: region, owner: owner}
+	g := &signer{form: ep.URI.String(), origin: u.Scheme + "://" + u.Host, host: host, hostLine: "\nhost:" + host + "\n", region: region, owner: owner}
 	g.prefix = strings.TrimSuffix(u.Path, "/") + "/"
 	if string(appendEscaped(nil, g.prefix, true)) != g.prefix {
 		g.odd = &u

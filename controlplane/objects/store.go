@@ -46,7 +46,11 @@ type Store struct {
 	creds  aws.CredentialsProvider
 	clock  func() time.Time
 	signer *signer
+	page   *int32 // entries of one page of a listing
 }
+
+// pageSize is the most that S3 lists at once.
+const pageSize = 1000
 
 // New makes a Store. It makes no call: an unreachable store is found by its first use.
 func New(cfg Config) (*Store, error) {
@@ -105,7 +109,7 @@ func New(cfg Config) (*Store, error) {
 	return &Store{
 		name: cfg.Name, bucket: cfg.Bucket, owner: optional(cfg.ExpectedBucketOwner),
 		client: s3.New(opts), once: newOnceRetryer(),
-		creds: creds, clock: clock, signer: sig,
+		creds: creds, clock: clock, signer: sig, page: aws.Int32(pageSize),
 	}, nil
 }
 

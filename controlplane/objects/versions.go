@@ -22,7 +22,7 @@ const deleteBatch = 1000
 func (s *Store) ListVersions(ctx context.Context, prefix string) iter.Seq2[models.ObjectVersion, error] {
 	const op = "ListObjectVersions"
 	return func(yield func(models.ObjectVersion, error) bool) {
-		in := &s3.ListObjectVersionsInput{Bucket: &s.bucket, Prefix: optional(prefix), ExpectedBucketOwner: s.owner, MaxKeys: aws.Int32(pageSize)}
+		in := &s3.ListObjectVersionsInput{Bucket: &s.bucket, Prefix: optional(prefix), ExpectedBucketOwner: s.owner, MaxKeys: s.page}
 		for {
 			out, err := s.client.ListObjectVersions(ctx, in)
 			if err != nil {
