@@ -33,8 +33,12 @@ func (r *runCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- s.cmd.Wait() }()
+	ended := make(chan struct{})
+	var endErr error // readable after ended
+	go func() {
+		endErr = s.cmd.Wait()
+		close(ended)
+	}()
 	go func() {
 		<-ctx.Done()
 		// Gone already, if this is an error.
@@ -64,16 +68,13 @@ func (r *runCmd) Run() error {
 		fmt.Printf("\nUpload page: %s/   Variables: .dev/env   Logs: .dev/log   Stop: ^C\n", vars[envURL])
 	}
 	select {
-	case err = <-ended:
-		if ctx.Err() == nil {
-			return fmt.Errorf("the local cloud ended (%v); see .dev/log/supervisor.log", err)
-		}
+	case <-ended: // by make down, or because a part ended
 	case <-ctx.Done():
 		fmt.Println("\nStopping ...")
-		err = <-ended
+		<-ended
 	}
-	if err != nil {
-		return fmt.Errorf("the local cloud: %w; see .dev/log/supervisor.log", err)
+	if endErr != nil {
+		return fmt.Errorf("the local cloud: %w; see .dev/log/supervisor.log", endErr)
 	}
 	fmt.Println("Stopped. The data stays in .dev; make clean removes it.")
 	return nil
