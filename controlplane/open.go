@@ -28,7 +28,7 @@ func (s *Service) Open(ctx context.Context, c models.Caller, req OpenRequest) (U
 		return UploadView{}, err
 	}
 	var first Signed
-	if o.Upload.Method == models.MethodSingle && s.mayFirst(&o.Upload, o.Collection) {
+	if o.Upload.Method == models.MethodSingle && !mustPin(&o.Upload, o.Collection) {
 		// Signed before it is stored, released after: what is stored is when it ends.
 		if first, err = s.signAll(ctx, &o.Upload, nil, firstNumbers(&o.Upload), now); err != nil {
 			return UploadView{}, err
@@ -227,7 +227,7 @@ func (s *Service) begin(ctx context.Context, c models.Caller, u models.Upload, k
 	now := s.utc()
 	u.S3UploadID = s3id
 	var first Signed
-	if s.mayFirst(&u, &col) {
+	if !mustPin(&u, &col) {
 		if first, err = s.signAll(ctx, &u, nil, firstNumbers(&u), now); err != nil {
 			return UploadView{}, err
 		}
@@ -273,7 +273,7 @@ func (s *Service) goOn(ctx context.Context, c models.Caller, u models.Upload) (U
 		return v, err
 	}
 	col := s.policy(u.Collection)
-	if u.Method == models.MethodSingle && s.mayFirst(&u, &col) {
+	if u.Method == models.MethodSingle && !mustPin(&u, &col) {
 		signed, err := s.Sign(ctx, c, u.ID, SignRequest{From: 1, To: 1})
 		if err != nil {
 			return v, err
@@ -294,12 +294,6 @@ func (s *Service) instant(ctx context.Context, c models.Caller, f models.File) (
 	u, _, err := s.records.Upload(ctx, c.Whose(), f.UploadID)
 	v.Upload = u
 	return v, err
-}
-
-// mayFirst tells whether the answer to open may carry URLs: not where the collection
-// demands that parts are pinned and nothing is known of their bytes yet.
-func (s *Service) mayFirst(u *models.Upload, col *models.Collection) bool {
-	return !col.ChecksumRequired || !u.Checksum.IsZero() || u.EmptyBody()
 }
 
 func firstNumbers(u *models.Upload) []PartRequest {

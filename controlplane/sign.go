@@ -104,8 +104,8 @@ func asked(u *models.Upload, col *models.Collection, req SignRequest) ([]PartReq
 		}
 		seen[p.Number] = true
 		if p.Checksum == "" {
-			if col.ChecksumRequired && whole(u) == nil {
-				return nil, nil, models.Errorf(models.CodeInvalidRequest, "parts: the collection demands the checksum of part %d", p.Number).With("field", "parts")
+			if mustPin(u, col) {
+				return nil, nil, models.Errorf(models.CodeInvalidRequest, "parts: the %s checksum of part %d must be given", u.Checksum.Algorithm, p.Number).With("field", "parts")
 			}
 			continue
 		}
@@ -124,6 +124,14 @@ func asked(u *models.Upload, col *models.Collection, req SignRequest) ([]PartReq
 
 func outOfRange(u *models.Upload, what string) error {
 	return models.Errorf(models.CodePartOutOfRange, "%s is outside 1 to %d", what, u.PartCount).With("part_count", u.PartCount)
+}
+
+// mustPin tells whether a part's URL is given only for bytes whose checksum is known:
+// where the collection says so, and for a composite, which is over the parts' checksums
+// and which S3 can only be asked for if every part came with one (some stores refuse a
+// part without).
+func mustPin(u *models.Upload, col *models.Collection) bool {
+	return u.Checksum.Type == models.Composite || (col.ChecksumRequired && whole(u) == nil && u.Checksum.IsZero())
 }
 
 // whole is the digest of a single PUT's bytes where it is known without a pin: declared,

@@ -64,7 +64,7 @@ func (s *Store) Readable(ctx context.Context, w models.Whose, id models.FileID) 
 func (s *Store) Patch(ctx context.Context, w models.Whose, id models.FileID, p models.FilePatch) (f models.File, err error) {
 	err = s.within(ctx, "patch file", func(t tx) error {
 		a := args{"id": id, "name": p.Name, "metadata": null(string(p.Metadata)), "now": p.Now}
-		ok, err := t.one(`UPDATE files f SET name = COALESCE(@name, f.name), metadata = COALESCE(@metadata::jsonb, f.metadata), updated_at = @now
+		ok, err := t.one(`UPDATE files f SET name = COALESCE(@name, f.name), metadata = COALESCE(CAST(@metadata AS jsonb), f.metadata), updated_at = @now
 			WHERE f.id = @id`+whoseClause("f", w, a)+` AND f.state IN `+list(models.FilePreparing, models.FileProcessing, models.FileActive, models.FileBlocked), a)
 		if err != nil {
 			return err

@@ -153,7 +153,7 @@ func (t tx) guardOwner(u models.Upload) error {
 func (t tx) reserve(o models.Opening) (bool, error) {
 	return t.one(`UPDATE quotas SET files = files + 1, bytes = bytes + @size
 		WHERE tenant = @tenant AND owner = @owner AND collection = @collection
-		  AND (@max_files::bigint = 0 OR files + 1 <= @max_files) AND (@max_bytes::bigint = 0 OR bytes + @size <= @max_bytes)`,
+		  AND (CAST(@max_files AS bigint) = 0 OR files + 1 <= @max_files) AND (CAST(@max_bytes AS bigint) = 0 OR bytes + @size <= @max_bytes)`,
 		args{"tenant": o.Upload.Tenant, "owner": o.Upload.Owner, "collection": o.Upload.Collection, "size": o.Upload.Size,
 			"max_files": o.Collection.MaxFiles, "max_bytes": o.Collection.MaxBytes})
 }

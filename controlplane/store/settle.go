@@ -152,7 +152,7 @@ func (s *Store) Commit(ctx context.Context, c models.Committing) (ok bool, err e
 			return nil
 		}
 		if err := t.must(`UPDATE files SET name = @name, content_type = COALESCE(@type, content_type),
-				metadata = COALESCE(@metadata::jsonb, metadata), updated_at = @now WHERE id = @id AND state = 'preparing'`,
+				metadata = COALESCE(CAST(@metadata AS jsonb), metadata), updated_at = @now WHERE id = @id AND state = 'preparing'`,
 			args{"id": f.ID, "name": c.Name, "type": null(c.ContentType), "metadata": null(string(c.Metadata)), "now": c.Now},
 			"describe file"); err != nil {
 			return err

@@ -42,7 +42,7 @@ func (t tx) upload(w models.Whose, id models.UploadID) (models.Upload, models.Fi
 func (s *Store) UploadsAt(ctx context.Context, store models.StoreName, keys []string) (map[string]models.Upload, error) {
 	var rows []uploadRow
 	if _, err := s.alone(ctx).read(&rows, `SELECT `+uploadColumns+` FROM uploads u
-		WHERE u.store = @store AND u.key = ANY(@keys::text[])`, args{"store": store, "keys": textArray(keys)}); err != nil {
+		WHERE u.store = @store AND u.key = ANY(CAST(@keys AS text[]))`, args{"store": store, "keys": textArray(keys)}); err != nil {
 		return nil, wrap("uploads by key", err)
 	}
 	out := make(map[string]models.Upload, len(rows))
@@ -97,13 +97,13 @@ func (s *Store) Sign(ctx context.Context, g models.Signing) (conflicts []int, ok
 		}
 		p := args{"id": g.ID, "numbers": intArray(numbers), "digests": byteaArray(digests)}
 		n, err := t.exec(`INSERT INTO pins (upload_id, number, digest)
-			SELECT @id, n, d FROM unnest(@numbers::int[], @digests::bytea[]) AS x (n, d)
+			SELECT @id, n, d FROM unnest(CAST(@numbers AS int[]), CAST(@digests AS bytea[])) AS x (n, d)
 			ON CONFLICT (upload_id, number) DO NOTHING`, p)
 		if err != nil || n == int64(len(g.Pins)) {
 			return err
 		}
 		if _, err := t.read(&conflicts, `SELECT p.number FROM pins p
-			JOIN unnest(@numbers::int[], @digests::bytea[]) AS x (n, d) ON p.number = x.n
+			JOIN unnest(CAST(@numbers AS int[]), CAST(@digests AS bytea[])) AS x (n, d) ON p.number = x.n
 			WHERE p.upload_id = @id AND p.digest <> x.d ORDER BY p.number`, p); err != nil {
 			return err
 		}
