@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"berth/models"
 )
 
 // maxAnswer bounds an answer in bytes: 10,000 signed parts fit several times.
@@ -52,7 +54,8 @@ func (c *Client) do(ctx context.Context, r call, out any) error {
 		case errors.As(err, &answered) && answered.Status == http.StatusUnauthorized && !refreshed:
 			refreshed = true
 			continue
-		case errors.As(err, &answered) && !passing(answered.Status) && answered.Code != "IDEMPOTENCY_IN_PROGRESS":
+		case errors.As(err, &answered) && !passing(answered.Status) &&
+			answered.Code != models.CodeIdempotencyInProgress && answered.Code != models.CodeBusy:
 			return err
 		case isFinal(err) || attempt >= c.retry.Attempts:
 			return err

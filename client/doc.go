@@ -15,7 +15,7 @@
 //
 // # What is retried
 //
-// Network faults, 429 and 5xx, by capped exponential backoff with full jitter, with
+// Network faults, 429, 5xx and BUSY, by capped exponential backoff with full jitter, with
 // Retry-After honoured. Every other 4xx is final, but for those that a client can
 // mend: an expired URL is signed anew, bytes that were damaged on the way are sent
 // again, parts that the server misses or finds corrupt are sent again. Requests that

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -64,12 +65,18 @@ func (j *job) toMend(ctx context.Context, e *Error) []int {
 	default:
 		return nil
 	}
-	if todo := e.partNumbers(j.geo.PartCount, "parts", "missing", "corrupt", "part"); len(todo) > 0 {
+	// The answer names a bounded number of parts; count says how many there are.
+	todo := e.partNumbers(j.geo.PartCount, "parts")
+	var count int
+	if json.Unmarshal(e.Details["count"], &count) == nil && count > len(todo) {
+		todo = nil
+	}
+	if len(todo) > 0 {
 		return todo
 	}
 	skipped := j.skipped
 	todo, err := j.missing(ctx, false)
-	j.skipped = skipped
+	j.skipped = skipped // of the beginning
 	if err != nil {
 		return nil
 	}

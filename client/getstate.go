@@ -17,7 +17,7 @@ type getState struct {
 	Size      int64  `json:"size"`     // bytes
 	Checksum  string `json:"checksum"` // algorithm, type and value
 	Range     int64  `json:"range"`    // bytes; the last is shorter
-	Done      []byte `json:"done"`  // a bit a range, the lowest first
+	Done      []byte `json:"done"`     // a bit a range, the lowest first
 
 	mu    sync.Mutex
 	file  string

@@ -144,8 +144,8 @@ func signFault(n int, err error) error {
 	switch Code(err) {
 	case models.CodePartConflict:
 		return fmt.Errorf("%w since its upload was begun: part %d was signed for with other bytes; restart to send it anew (%w)", ErrChanged, n, err)
-	case models.CodeSessionClosed:
-		return errVanished
+	case models.CodeSessionClosed, models.CodeBusy:
+		return errVanished // somebody else completes, or has completed
 	}
 	return err
 }
