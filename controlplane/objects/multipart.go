@@ -169,15 +169,25 @@ func (s *Store) ListMultiparts(ctx context.Context, prefix string) iter.Seq2[mod
 	const op = "ListMultipartUploads"
 	return func(yield func(models.OpenMultipart, error) bool) {
 		in := &s3.ListMultipartUploadsInput{Bucket: &s.bucket, Prefix: optional(prefix), ExpectedBucketOwner: s.owner, MaxUploads: s.page}
+		var seen map[string]bool // upload ids of the key that the last page ended in
 		for {
 			out, err := s.client.ListMultipartUploads(ctx, in)
+			if err = classify(ctx, op, err); refusesOwnMarker(err, in) {
+				// versitygw gives an upload id marker and then does not take it. By the key
+				// marker alone it goes on after the key: the key's other uploads first.
+				if err = s.restOfKey(ctx, op, *in.KeyMarker, seen, yield); err == errStopped {
+					return
+				} else if err == nil {
+					in.UploadIdMarker = nil
+					continue
+				}
+			}
 			if err != nil {
-				yield(models.OpenMultipart{}, classify(ctx, op, err))
+				yield(models.OpenMultipart{}, err)
 				return
 			}
 			for i := range out.Uploads {
-				u := &out.Uploads[i]
-				if !yield(models.OpenMultipart{Key: aws.ToString(u.Key), S3UploadID: aws.ToString(u.UploadId), Initiated: aws.ToTime(u.Initiated)}, nil) {
+				if !yield(openMultipart(&out.Uploads[i]), nil) {
 					return
 				}
 			}
@@ -190,8 +200,40 @@ func (s *Store) ListMultiparts(ctx context.Context, prefix string) iter.Seq2[mod
 				return
 			}
 			in.KeyMarker, in.UploadIdMarker = &key, optional(id)
+			seen = map[string]bool{}
+			for i := range out.Uploads {
+				if aws.ToString(out.Uploads[i].Key) == key {
+					seen[aws.ToString(out.Uploads[i].UploadId)] = true
+				}
+			}
 		}
 	}
+}
+
+func openMultipart(u *types.MultipartUpload) models.OpenMultipart {
+	return models.OpenMultipart{Key: aws.ToString(u.Key), S3UploadID: aws.ToString(u.UploadId), Initiated: aws.ToTime(u.Initiated)}
+}
+
+func refusesOwnMarker(err error, in *s3.ListMultipartUploadsInput) bool {
+	var oe *models.ObjectError
+	return in.UploadIdMarker != nil && errors.As(err, &oe) && oe.Code == "InvalidArgument"
+}
+
+// errStopped says that the caller wants no more.
+var errStopped = errors.New("stopped")
+
+// restOfKey lists the uploads of one key that were not seen.
+func (s *Store) restOfKey(ctx context.Context, op, key string, seen map[string]bool, yield func(models.OpenMultipart, error) bool) error {
+	out, err := s.client.ListMultipartUploads(ctx, &s3.ListMultipartUploadsInput{Bucket: &s.bucket, Prefix: &key, ExpectedBucketOwner: s.owner})
+	if err != nil {
+		return classify(ctx, op, err)
+	}
+	for i := range out.Uploads {
+		if u := openMultipart(&out.Uploads[i]); u.Key == key && !seen[u.S3UploadID] && !yield(u, nil) {
+			return errStopped
+		}
+	}
+	return nil
 }
 
 // unreadable is an answer that the store should not have given.
