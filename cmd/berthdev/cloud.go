@@ -26,7 +26,8 @@ const (
 type cloud struct {
 	place place
 	say   func(string, ...any) // progress, for people
-	vars  map[string]string    // what .dev/env holds
+	last  map[string]string    // what .dev/env holds from the last time
+	vars  map[string]string    // what it is to hold
 
 	postgres *parts.Postgres
 	sqs      *parts.SQS
@@ -40,12 +41,8 @@ type cloud struct {
 // start starts everything and returns when berthd answers. What has been
 // started is stopped by stop, also after an error.
 func (c *cloud) start(ctx context.Context) error {
-	last, err := readEnv(c.place.env())
-	if err != nil {
-		return err
-	}
-	port, err := choosePorts(last, c.say)
-	if err != nil {
+	var err error
+	if c.last, err = readEnv(c.place.env()); err != nil {
 		return err
 	}
 	secret, err := c.place.secrets()
@@ -54,9 +51,9 @@ func (c *cloud) start(ctx context.Context) error {
 	}
 	var queueURL string
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.startPostgres(gctx, port.postgres) })
+	g.Go(func() error { return c.startPostgres(gctx) })
 	g.Go(func() (err error) {
-		queueURL, err = c.startStore(gctx, port)
+		queueURL, err = c.startStore(gctx)
 		return err
 	})
 	if err := g.Wait(); err != nil {
@@ -70,23 +67,35 @@ func (c *cloud) start(ctx context.Context) error {
 		return err
 	}
 	c.vars = map[string]string{
-		envURL: "http://" + parts.Addr(port.api), envToken: token, envJWTSecret: secret.jwt,
+		envToken: token, envJWTSecret: secret.jwt,
 		envDatabase: c.postgres.DSN(database),
 		envS3:       c.s3.Endpoint, envBucket: bucket, envAccessKey: c.s3.AccessKey, envSecretKey: c.s3.SecretKey, envRegion: parts.Region,
 		envSQS: c.sqs.Endpoint, envQueueURL: queueURL,
 	}
-	conf := berthdConfig(c.vars, parts.Addr(port.api), secret.notification, c.stepURL, secret.step)
-	if err := writeConfig(c.place.config(), conf); err != nil {
-		return err
-	}
-	if err := writeEnv(c.place.env(), c.vars); err != nil {
-		return fmt.Errorf("env: %w", err)
-	}
-	return c.startBerthd(ctx)
+	return c.onPort("the API", envURL, portAPI, func(port int) error {
+		if err := parts.CheckPort("berthd", port); err != nil {
+			return err
+		}
+		c.vars[envURL] = "http://" + parts.Addr(port)
+		conf := berthdConfig(c.vars, parts.Addr(port), secret.notification, c.stepURL, secret.step)
+		if err := writeConfig(c.place.config(), conf); err != nil {
+			return err
+		}
+		if err := c.startBerthd(ctx); err != nil {
+			return parts.AsPortBusy("berthd", port, err)
+		}
+		if err := writeEnv(c.place.env(), c.vars); err != nil {
+			return fmt.Errorf("env: %w", err)
+		}
+		return nil
+	})
 }
 
-func (c *cloud) startPostgres(ctx context.Context, port int) (err error) {
-	c.postgres, err = parts.StartPostgres(ctx, parts.PostgresOptions{Dir: c.place.postgres(), Port: port, Log: c.place.log("postgres")})
+func (c *cloud) startPostgres(ctx context.Context) error {
+	err := c.onPort("PostgreSQL", envDatabase, portPostgres, func(port int) (err error) {
+		c.postgres, err = parts.StartPostgres(ctx, parts.PostgresOptions{Dir: c.place.postgres(), Port: port, Log: c.place.log("postgres")})
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -102,8 +111,12 @@ func (c *cloud) startPostgres(ctx context.Context, port int) (err error) {
 
 // startStore starts SQS, then the bridge into it, then S3, which wants the
 // bridge to listen.
-func (c *cloud) startStore(ctx context.Context, port ports) (queueURL string, err error) {
-	if c.sqs, err = parts.StartSQS(ctx, parts.SQSOptions{Port: port.sqs}); err != nil {
+func (c *cloud) startStore(ctx context.Context) (queueURL string, err error) {
+	err = c.onPort("SQS", envSQS, portSQS, func(port int) (err error) {
+		c.sqs, err = parts.StartSQS(ctx, parts.SQSOptions{Port: port})
+		return err
+	})
+	if err != nil {
 		return "", err
 	}
 	client := c.sqs.Client()
@@ -115,8 +128,9 @@ func (c *cloud) startStore(ctx context.Context, port ports) (queueURL string, er
 	if c.bridge, err = parts.StartBridge(parts.BridgeOptions{SQS: client, Queue: q.URL}); err != nil {
 		return "", err
 	}
-	c.s3, err = parts.StartS3(ctx, parts.S3Options{
-		Dir: c.place.s3(), Port: port.s3, Log: c.place.log("versitygw"), Webhook: c.bridge.URL,
+	err = c.onPort("S3", envS3, portS3, func(port int) (err error) {
+		c.s3, err = parts.StartS3(ctx, parts.S3Options{Dir: c.place.s3(), Port: port, Log: c.place.log("versitygw"), Webhook: c.bridge.URL})
+		return err
 	})
 	if err != nil {
 		return "", err
@@ -160,12 +174,13 @@ func (c *cloud) startBerthd(ctx context.Context) error {
 		return err
 	}
 	command.Args = []string{"serve", "--config", c.place.config()}
-	if c.berthd, err = parts.Start(command); err != nil {
+	if child, err = parts.Start(command); err != nil {
 		return err
 	}
-	if err := c.berthd.Await(ctx, func(ctx context.Context) error { return ready(ctx, c.vars[envURL]) }); err != nil {
-		return err
+	if err := child.Await(ctx, func(ctx context.Context) error { return ready(ctx, c.vars[envURL]) }); err != nil {
+		return errors.Join(err, child.Stop(5*time.Second))
 	}
+	c.berthd = child
 	c.say("berthd answers at %s", c.vars[envURL])
 	return nil
 }

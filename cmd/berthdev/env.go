@@ -89,41 +89,36 @@ func replaceFile(file string, content []byte) error {
 	return os.Rename(f.Name(), file)
 }
 
-// ports are those of the parts that others talk to.
-type ports struct{ api, postgres, s3, sqs int }
+// The ports of a first start, below those that the system gives out by itself.
+const (
+	portAPI      = 8080
+	portPostgres = 15432
+	portS3       = 15433
+	portSQS      = 15434
+)
 
-// choosePorts takes those of the last time, from .dev/env, and another one for
-// each that somebody else is on by now, which it says.
-func choosePorts(last map[string]string, say func(string, ...any)) (ports, error) {
-	var p ports
-	for _, c := range []struct {
-		what, variable string
-		fallback       int
-		port           *int
-	}{
-		{"the API", envURL, 8080, &p.api},
-		{"PostgreSQL", envDatabase, 15432, &p.postgres},
-		{"S3", envS3, 15433, &p.s3},
-		{"SQS", envSQS, 15434, &p.sqs},
-	} {
-		*c.port = c.fallback
-		if u, err := url.Parse(last[c.variable]); err == nil {
-			if n, err := strconv.Atoi(u.Port()); err == nil && n > 0 {
-				*c.port = n
-			}
+// onPort starts a part on the port of the last time, which a variable of
+// .dev/env has, or on the first one's. If somebody else is on it by now, it
+// takes another, and says so.
+func (c *cloud) onPort(what, variable string, first int, start func(port int) error) error {
+	port := first
+	if u, err := url.Parse(c.last[variable]); err == nil {
+		if n, err := strconv.Atoi(u.Port()); err == nil && n > 0 {
+			port = n
 		}
-		busy := parts.CheckPort(c.what, *c.port)
-		if busy == nil {
-			continue
-		}
-		another, err := parts.FreePort()
-		if err != nil {
-			return p, err
-		}
-		say("port %d is busy; %s goes to %d, as .dev/env says", *c.port, c.what, another)
-		*c.port = another
 	}
-	return p, nil
+	for try := 0; ; try++ {
+		err := start(port)
+		if try == 5 || !errors.Is(err, parts.ErrPortBusy) {
+			return err
+		}
+		another, freeErr := parts.FreePort()
+		if freeErr != nil {
+			return errors.Join(err, freeErr)
+		}
+		c.say("port %d is busy; %s goes to %d, as .dev/env says", port, what, another)
+		port = another
+	}
 }
 
 // devToken is a token of the owner `dev` with every scope.

@@ -66,10 +66,7 @@ func (p place) supervisor() (int, error) {
 // data is every file and folder that clean removes: all but the programs.
 func (p place) data() ([]string, error) {
 	list, err := os.ReadDir(p.file())
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
 	var paths []string
@@ -80,7 +77,9 @@ func (p place) data() ([]string, error) {
 	}
 	// The cluster is elsewhere where its user cannot reach .dev.
 	if pg := parts.PostgresDir(p.postgres()); pg != "" && pg != p.postgres() {
-		paths = append(paths, pg)
+		if _, err := os.Stat(pg); err == nil {
+			paths = append(paths, pg)
+		}
 	}
 	return paths, nil
 }

@@ -236,14 +236,23 @@ func TestChildOutlivesTheCallersThread(t *testing.T) {
 	var child *Child
 	var err error
 	tid, done := 0, make(chan struct{})
-	go func() {
-		defer close(done)
+	var caller func()
+	caller = func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
 		tid = syscall.Gettid()
+		if tid == syscall.Getpid() {
+			// All but the main one, which we hold while another is taken.
+			go caller()
+			<-done
+			runtime.UnlockOSThread()
+			return
+		}
+		defer close(done)
 		child, err = Start(Command{
 			Part: "sleeper", Path: "/bin/sleep", Args: []string{"300"}, Stop: syscall.SIGTERM, DeathSignal: syscall.SIGKILL,
 		})
-	}()
+	}
+	go caller()
 	<-done
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ func onPort(part string, want int, start func(port int) error) error {
 		if err := CheckPort(part, want); err != nil {
 			return err
 		}
-		return start(want)
+		return AsPortBusy(part, want, start(want))
 	}
 	var err error
 	for range 5 {
@@ -49,10 +49,18 @@ func onPort(part string, want int, start func(port int) error) error {
 		if port, err = FreePort(); err != nil {
 			return err
 		}
-		// The part prints it, and may be anybody's program: text is all we have.
-		if err = start(port); err == nil || !strings.Contains(strings.ToLower(err.Error()), "address already in use") {
+		if err = AsPortBusy(part, port, start(port)); !errors.Is(err, ErrPortBusy) {
 			return err
 		}
 	}
 	return err
+}
+
+// AsPortBusy makes an ErrPortBusy of a part's own complaint about its port. It
+// goes by the text: the part prints it, and may be anybody's program.
+func AsPortBusy(part string, port int, err error) error {
+	if err == nil || errors.Is(err, ErrPortBusy) || !strings.Contains(strings.ToLower(err.Error()), "address already in use") {
+		return err
+	}
+	return fmt.Errorf("%s: port %d: %w (%w)", part, port, ErrPortBusy, err)
 }

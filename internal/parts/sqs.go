@@ -50,7 +50,7 @@ func StartSQS(ctx context.Context, o SQSOptions) (*SQS, error) {
 		var err error
 		if q.front, err = forward(Addr(o.Port), inner); err != nil {
 			q.server.Close()
-			return nil, fmt.Errorf("kumo: port %d: %w", o.Port, err)
+			return nil, AsPortBusy("kumo", o.Port, fmt.Errorf("kumo: %w", err))
 		}
 		q.Endpoint = "http://" + Addr(o.Port)
 	}
