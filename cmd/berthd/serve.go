@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"berth/cmd/berthd/config"
+	"berth/controlplane/httpapi"
+)
+
+// Time limits of connections, and of the end. The write limit is above the longest
+// request, which is a complete of many parts.
+const (
+	readHeaderTimeout = 10 * time.Second
+	readTimeout       = time.Minute
+	writeTimeout      = httpapi.DefaultCompleteTimeout + 30*time.Second
+	idleTimeout       = 2 * time.Minute
+	maxHeader         = 32 << 10 // bytes; tokens have at most 8 KiB
+	stopTimeout       = 15 * time.Second
+)
+
+type serveCmd struct {
+	configFlag
+	Role []config.Role `help:"What to do, in place of the configuration's roles: api, events, worker." placeholder:"ROLE"`
+}
+
+// Run serves until ctx ends.
+func (s serveCmd) Run(ctx context.Context, std streams) error {
+	c, err := s.load()
+	if err != nil {
+		return err
+	}
+	for _, r := range s.Role {
+		if r != config.RoleAPI && r != config.RoleEvents && r != config.RoleWorker {
+			return usageError(fmt.Sprintf("--role: %q is none of api, events, worker", string(r)))
+		}
+	}
+	if len(s.Role) > 0 {
+		c.Roles = s.Role
+	}
+	log := newLog(c.Log, std.err)
+	slog.SetDefault(log)
+	app, err := build(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	defer app.close()
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", c.Listen, err)
+	}
+	v, commit := version()
+	log.Info("berthd serves", "version", v, "commit", commit, "address", listener.Addr().String(), "roles", c.Roles,
+		"stores", len(c.Stores), "collections", len(c.Collections))
+	return app.run(ctx, listener)
+}
+
+func newLog(c config.Log, w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.Level)) // checked by the configuration
+	o := &slog.HandlerOptions{Level: level}
+	if c.Format == "text" {
+		return slog.New(slog.NewTextHandler(w, o))
+	}
+	return slog.New(slog.NewJSONHandler(w, o))
+}
+
+// app is what a process runs: the HTTP server and the loops of its roles.
+type app struct {
+	log      *slog.Logger
+	handler  http.Handler
+	loops    map[string]func(context.Context) // each returns soon after its context ends
+	stopping atomic.Bool                      // readiness is refused, so that balancers look elsewhere
+	close    func()
+}
+
+// run serves until ctx ends or the server fails. Then it takes no more, finishes what
+// is in flight, and lets the loops finish or give back what they hold.
+func (a *app) run(ctx context.Context, l net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	server := &http.Server{
+		Handler:           a.handler,
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelWarn),
+	}
+	var loops sync.WaitGroup
+	for name, loop := range a.loops {
+		loops.Go(func() {
+			loop(ctx)
+			a.log.Info("loop ended", "loop", name)
+		})
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(l) }()
+
+	var err error
+	select {
+	case <-ctx.Done():
+		a.log.Info("stopping: no new work is taken")
+	case err = <-failed:
+		err = fmt.Errorf("serve: %w", err)
+	}
+	a.stopping.Store(true)
+	cancel()
+	return errors.Join(err, a.stop(server, &loops))
+}
+
+func (a *app) stop(server *http.Server, loops *sync.WaitGroup) error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	ended := make(chan struct{})
+	go func() { loops.Wait(); close(ended) }()
+	err := server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("stop: requests in flight were cut off: %w", err), server.Close())
+	}
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		err = errors.Join(err, errors.New("stop: a loop did not end in time; its leases will"))
+	}
+	a.log.Info("stopped")
+	return err
+}

@@ -1,0 +1,387 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
+
+	"berth/models"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Settler does what events ask for. The errors stand at the places of their events;
+// nil means settled, or harmless. Every error passes: the event is brought again.
+type Settler interface {
+	Settle(ctx context.Context, events []models.ObjectEvent) []error
+}
+
+// Queue is what the consumer needs of SQS. *sqs.Client has it.
+type Queue interface {
+	ReceiveMessage(context.Context, *sqs.ReceiveMessageInput, ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error)
+	DeleteMessageBatch(context.Context, *sqs.DeleteMessageBatchInput, ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error)
+	ChangeMessageVisibilityBatch(context.Context, *sqs.ChangeMessageVisibilityBatchInput, ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error)
+}
+
+// StoreOf finds the store of an object.
+type StoreOf func(bucket, key string) (models.StoreName, bool)
+
+// Config is what a consumer is made of. Queue, QueueURL, Settler and StoreOf must be
+// given; zero durations and counts mean the defaults.
+type Config struct {
+	Queue      Queue
+	QueueURL   string
+	Settler    Settler
+	StoreOf    StoreOf
+	Ready      func(context.Context) error // asked before a trial while all fails; nil: ready
+	Pollers    int                         // 2
+	Wait       time.Duration               // of a long poll; 20 s, SQS's most; the HTTP client's timeout must be longer
+	Visibility time.Duration               // of a message in hand, prolonged while it is; 60 s
+	BackOff    time.Duration               // of a message's first passing fault; doubles by receive; 10 s
+	MaxBackOff time.Duration               // 15 min
+	Grace      time.Duration               // of work in hand at a stop; 20 s
+	Log        *slog.Logger
+	Registry   prometheus.Registerer // nil: not registered
+}
+
+const (
+	batchSize   = 10  // SQS's most for each of its batches
+	chunkSize   = 512 // events in one call of Settle
+	callTimeout = 10 * time.Second
+	deleteTries = 4
+	maxHold     = 12 * time.Hour // SQS's most, counted from the receive
+)
+
+// Consumer reads notifications from a queue.
+type Consumer struct {
+	Config
+	metrics *metrics
+	breaker *breaker
+}
+
+// NewConsumer makes a consumer that Run starts.
+func NewConsumer(c Config) (*Consumer, error) {
+	if c.Queue == nil || c.QueueURL == "" || c.Settler == nil || c.StoreOf == nil {
+		return nil, errors.New("events: a consumer needs Queue, QueueURL, Settler and StoreOf")
+	}
+	or(&c.Pollers, 2)
+	or(&c.Wait, 20*time.Second)
+	or(&c.Visibility, time.Minute)
+	or(&c.BackOff, 10*time.Second)
+	or(&c.MaxBackOff, 15*time.Minute)
+	or(&c.Grace, 20*time.Second)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Consumer{
+		Config: c, metrics: newMetrics(c.Registry, c.Pollers),
+		breaker: newBreaker(min(time.Second, c.BackOff), min(15*time.Second, c.MaxBackOff)),
+	}, nil
+}
+
+func or[T comparable](v *T, fallback T) {
+	var zero T
+	if *v == zero {
+		*v = fallback
+	}
+}
+
+// Run polls until ctx ends; then it finishes what is in hand within Grace, makes the
+// rest visible again, and returns. What a poll that is cut off was about to bring stays
+// hidden until its visibility ends.
+func (c *Consumer) Run(ctx context.Context) {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stopped := make(chan struct{})
+	defer close(stopped)
+	go func() {
+		select {
+		case <-stopped:
+			return
+		case <-ctx.Done():
+		}
+		timer := time.NewTimer(c.Grace)
+		defer timer.Stop()
+		select {
+		case <-stopped:
+		case <-timer.C:
+			cancel()
+		}
+	}()
+	var all sync.WaitGroup
+	for i := range c.Pollers {
+		all.Go(func() { c.poll(ctx, work, i) })
+	}
+	all.Wait()
+}
+
+func (c *Consumer) poll(ctx, work context.Context, poller int) {
+	failures := 0
+	for {
+		trial, ok := c.breaker.enter(ctx)
+		if !ok {
+			return
+		}
+		if trial && c.Ready != nil {
+			if err := c.ask(ctx); err != nil {
+				c.breaker.failed(true)
+				continue
+			}
+		}
+		msgs, err := c.receive(ctx, trial)
+		if err != nil {
+			if trial {
+				c.breaker.idle()
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			failures++
+			c.metrics.receiveFailed.Inc()
+			c.Log.WarnContext(ctx, "events: receive failed", "error", reason(err), "in_a_row", failures)
+			pause(ctx, jitter(min(time.Second<<min(failures-1, 5), 30*time.Second)))
+			continue
+		}
+		failures = 0
+		c.noteOldest(poller, msgs)
+		if len(msgs) == 0 {
+			if trial {
+				c.breaker.idle()
+			}
+			continue
+		}
+		c.handle(work, msgs, trial)
+	}
+}
+
+func (c *Consumer) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return c.Ready(ctx)
+}
+
+// message is one that is in hand.
+type message struct {
+	id, handle, body string
+	received, sent   time.Time
+	receives         int
+
+	malformed error // it is not all understood
+	outcome   string
+	failed    error // the first passing fault
+	events    int
+}
+
+func (c *Consumer) receive(ctx context.Context, trial bool) ([]*message, error) {
+	most := int32(batchSize)
+	if trial {
+		most = 1
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Wait+callTimeout)
+	defer cancel()
+	out, err := c.Queue.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
+		QueueUrl: &c.QueueURL, MaxNumberOfMessages: most,
+		WaitTimeSeconds: seconds(c.Wait), VisibilityTimeout: seconds(c.Visibility),
+		MessageSystemAttributeNames: []types.MessageSystemAttributeName{
+			types.MessageSystemAttributeNameApproximateReceiveCount, types.MessageSystemAttributeNameSentTimestamp,
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return messages(out.Messages, time.Now()), nil
+}
+
+func messages(in []types.Message, now time.Time) []*message {
+	var out []*message
+	for _, m := range in {
+		msg := &message{id: aws.ToString(m.MessageId), handle: aws.ToString(m.ReceiptHandle), body: aws.ToString(m.Body), received: now}
+		msg.receives, _ = strconv.Atoi(m.Attributes[string(types.MessageSystemAttributeNameApproximateReceiveCount)])
+		if ms, err := strconv.ParseInt(m.Attributes[string(types.MessageSystemAttributeNameSentTimestamp)], 10, 64); err == nil {
+			msg.sent = time.UnixMilli(ms)
+		}
+		out = append(out, msg)
+	}
+	return out
+}
+
+func (c *Consumer) noteOldest(poller int, msgs []*message) {
+	var oldest time.Duration
+	for _, m := range msgs {
+		if !m.sent.IsZero() {
+			oldest = max(oldest, m.received.Sub(m.sent))
+		}
+	}
+	c.metrics.oldest[poller].Store(int64(oldest))
+}
+
+// handle brings one batch of messages to their ends.
+func (c *Consumer) handle(work context.Context, msgs []*message, trial bool) {
+	release := c.hold(msgs)
+	tried, passing := c.settle(work, msgs)
+	release()
+
+	// What follows must be said to the queue also when the work was cut off.
+	done := context.WithoutCancel(work)
+	now := time.Now()
+	var gone, later []*message
+	var delays []time.Duration
+	for _, m := range msgs {
+		switch {
+		case m.failed != nil && work.Err() != nil:
+			m.outcome = outcomeReleased
+			later, delays = append(later, m), append(delays, 0)
+		case m.failed != nil:
+			m.outcome = outcomePassing
+			later, delays = append(later, m), append(delays, c.backOff(m.receives))
+			c.Log.WarnContext(done, "events: not settled yet", "message", m.id, "receives", m.receives, "error", reason(m.failed))
+		case m.malformed != nil:
+			m.outcome = outcomeMalformed
+			later, delays = append(later, m), append(delays, hasten(m.receives))
+			c.Log.ErrorContext(done, "events: message not understood; left to the dead-letter queue", "message", m.id, "receives", m.receives, "reason", reason(m.malformed))
+		default:
+			gone = append(gone, m)
+		}
+		c.metrics.ended(m.outcome, m, now)
+	}
+	c.delete(done, gone)
+	c.setVisibility(done, later, delays)
+
+	switch {
+	case work.Err() != nil:
+	case tried > 0 && passing == tried:
+		c.breaker.failed(trial)
+	case tried > 0 && (passing == 0 || trial):
+		c.breaker.settled()
+	case trial:
+		c.breaker.idle()
+	}
+	c.metrics.broken.Set(boolFloat(c.breaker.open()))
+}
+
+// settle gives all events of the messages to the settler, each distinct one once, and
+// notes in each message what came of it. It returns how many distinct events were
+// tried and how many of them met a passing fault.
+func (c *Consumer) settle(ctx context.Context, msgs []*message) (tried, passing int) {
+	type identity struct {
+		store        models.StoreName
+		key, version string
+		created      bool
+	}
+	var events []models.ObjectEvent
+	var from [][]*message
+	at := map[identity]int{}
+	for _, m := range msgs {
+		b, err := Parse([]byte(m.body))
+		if err == nil && len(b.Bad) > 0 {
+			err = errors.Join(b.Bad[:min(len(b.Bad), 3)]...)
+		}
+		m.malformed = err
+		c.metrics.skippedKeys.Add(float64(b.Skipped))
+		for _, e := range b.Events {
+			store, ok := c.StoreOf(e.Bucket, e.Key)
+			if !ok {
+				c.metrics.unknownBuckets.Inc()
+				continue
+			}
+			e.Store = store
+			m.events++
+			id := identity{store, e.Key, e.VersionID, e.Created}
+			i, twice := at[id]
+			if !twice {
+				i = len(events)
+				at[id] = i
+				events, from = append(events, e), append(from, nil)
+			}
+			from[i] = append(from[i], m)
+		}
+		switch {
+		case m.events > 0:
+			m.outcome = outcomeSettled
+		case b.Test:
+			m.outcome = outcomeTest
+		default:
+			m.outcome = outcomeForeign
+		}
+	}
+	c.metrics.events.Add(float64(len(events)))
+	for start := 0; start < len(events); start += chunkSize {
+		chunk := events[start:min(start+chunkSize, len(events))]
+		for i, err := range c.call(ctx, chunk) {
+			if err == nil {
+				continue
+			}
+			passing++
+			for _, m := range from[start+i] {
+				if m.failed == nil {
+					m.failed = err
+				}
+			}
+		}
+	}
+	return len(events), passing
+}
+
+// call is Settle, with an error for each event if it breaks its word.
+func (c *Consumer) call(ctx context.Context, events []models.ObjectEvent) (errs []error) {
+	all := func(err error) []error {
+		errs := make([]error, len(events))
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			c.Log.ErrorContext(ctx, "events: settling panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			errs = all(errors.New("settling panicked"))
+		}
+	}()
+	if err := ctx.Err(); err != nil {
+		return all(err)
+	}
+	if errs = c.Settler.Settle(ctx, events); len(errs) != len(events) {
+		return all(fmt.Errorf("settling %d events gave %d answers", len(events), len(errs)))
+	}
+	return errs
+}
+
+// backOff is how long a message that met a passing fault is hidden.
+func (c *Consumer) backOff(receives int) time.Duration {
+	return jitter(min(c.BackOff<<min(max(receives-1, 0), 20), c.MaxBackOff))
+}
+
+// hasten is how long a message that is not understood is hidden: briefly, so that it
+// uses up its receives, but longer each time, in case no redrive policy ends it.
+func hasten(receives int) time.Duration {
+	return min(time.Second<<min(max(receives-1, 0), 9), 5*time.Minute)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// seconds rounds up to SQS's unit.
+func seconds(d time.Duration) int32 {
+	return int32(min((d+time.Second-1)/time.Second, maxHold/time.Second)) // #nosec G115 -- at most 43,200
+}
+
+func boolFloat(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
