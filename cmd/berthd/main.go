@@ -20,6 +20,7 @@ import (
 const (
 	exitFailed = 1 // what was asked could not be done
 	exitUsage  = 2 // the command line or the configuration is wrong
+	exitKilled = 3 // a second signal
 )
 
 type commands struct {
@@ -40,10 +41,15 @@ func (f configFlag) load() (*config.Config, error) { return config.Load(f.Config
 type streams struct{ out, err io.Writer }
 
 func main() {
-	// The first signal asks to stop; stop() restores the default, so that a second
-	// one kills.
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	context.AfterFunc(ctx, stop)
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		<-signals // asks to stop
+		cancel()
+		<-signals // asks again
+		os.Exit(exitKilled)
+	}()
 	os.Exit(run(ctx, os.Args[1:], streams{os.Stdout, os.Stderr}))
 }
 
