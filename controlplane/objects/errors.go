@@ -19,7 +19,6 @@ import (
 var kinds = map[string]models.ObjectErrorKind{
 	"NoSuchKey":     models.ObjectAbsent,
 	"NoSuchVersion": models.ObjectAbsent,
-	"NotFound":      models.ObjectAbsent, // HEAD has no body, so no other code
 
 	"NoSuchUpload": models.ObjectNoUpload,
 
