@@ -263,12 +263,12 @@ func (p *project) sql(query string) {
 	}
 }
 
-// However run ends, nothing of it stays.
-func TestRunLeavesNothing(t *testing.T) {
+// run sends a file and says so. However it ends, nothing of it runs on.
+func TestRun(t *testing.T) {
 	t.Parallel()
-	p := newProject(t, "berthd")
+	p := newProject(t, "berthd", "berth")
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
-		cmd := p.command("run", "--size=0")
+		cmd := p.command("run", "--size=20000000")
 		var out lockedBuffer
 		cmd.Stdout, cmd.Stderr = &out, &out
 		if err := cmd.Start(); err != nil {
@@ -280,6 +280,9 @@ func TestRunLeavesNothing(t *testing.T) {
 			}
 			return nil
 		})
+		if !strings.Contains(out.String(), "is active") {
+			t.Errorf("run said %q, and of no file that is active", out.String())
+		}
 		if err := cmd.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"berth/client/wire"
 )
 
 type runCmd struct {
@@ -92,7 +94,7 @@ func send(ctx context.Context, p place, vars map[string]string, size int64) erro
 	}
 	defer os.Remove(file)
 	fmt.Printf("Sending a file of %d MiB of random bytes: berth put .dev/hello.bin --collection default\n", size>>20)
-	cmd := exec.CommandContext(ctx, berth, "put", file, "--collection", "default", "--json")
+	cmd := exec.CommandContext(ctx, berth, "put", file, "--collection", "default", "--json", "--no-resume")
 	cmd.Env = append(plainEnv(), envURL+"="+vars[envURL], envToken+"="+vars[envToken])
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
@@ -101,20 +103,22 @@ func send(ctx context.Context, p place, vars map[string]string, size int64) erro
 		return fmt.Errorf("berth put: %w\n%s%s", err, out.String(), problems.String())
 	}
 	took := time.Since(begun)
-	var sent struct {
-		ID        string `json:"id"`
-		State     string `json:"state"`
-		VersionID string `json:"version_id"`
-		Size      int64  `json:"size"`
+	var line struct {
+		State string    `json:"state"`
+		File  wire.File `json:"file"`
 	}
-	if err := json.Unmarshal(out.Bytes(), &sent); err != nil {
+	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
 		return fmt.Errorf("berth put: its answer is not JSON: %w\n%s", err, out.String())
 	}
-	if sent.State != "active" || sent.Size != size {
-		return fmt.Errorf("berth put: the file is %s with %d bytes, not active with %d", sent.State, sent.Size, size)
+	f := line.File
+	if f.State != "active" || f.Size != size {
+		return fmt.Errorf("berth put: the file is %s with %d bytes, not active with %d", f.State, f.Size, size)
 	}
-	fmt.Printf("Sent straight to S3 in %.2f s, %.0f MiB/s.\n", took.Seconds(), float64(size)/(1<<20)/took.Seconds())
-	fmt.Printf("File %s is %s, version %s.\n", sent.ID, sent.State, sent.VersionID)
+	fmt.Printf("Sent straight to S3 in %.2f s, %.0f MiB/s", took.Seconds(), float64(size)/(1<<20)/took.Seconds())
+	if f.PartSize > 0 {
+		fmt.Printf(", in %d parts of %d MiB", (size+f.PartSize-1)/f.PartSize, f.PartSize>>20)
+	}
+	fmt.Printf(".\nFile %s is %s, version %s: S3 attested its size and %s.\n", f.ID, f.State, f.VersionID, f.Checksum.Algorithm)
 	return nil
 }
 
