@@ -261,11 +261,16 @@ func (s *Service) ended(ctx context.Context, u *models.Upload) error {
 	return models.Closed(&fresh, s.utc())
 }
 
-// yield gives the right to complete back with the reason why.
+// yield gives the right to complete back with the reason why. A session that is not past
+// its end has shown life, and slides.
 func (s *Service) yield(ctx context.Context, u *models.Upload, why error) error {
-	col := s.policy(u.Collection)
 	now := s.utc()
-	if _, err := s.records.Yield(context.WithoutCancel(ctx), *u, string(models.ErrorCode(why)), now.Add(col.Deadline), now); err != nil {
+	expires := u.ExpiresAt
+	if now.Before(expires) {
+		col := s.policy(u.Collection)
+		expires = now.Add(col.Deadline)
+	}
+	if _, err := s.records.Yield(context.WithoutCancel(ctx), *u, string(models.ErrorCode(why)), expires, now); err != nil {
 		return errors.Join(why, err)
 	}
 	return why

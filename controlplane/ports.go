@@ -33,6 +33,9 @@ type Records interface {
 	SetBlocked(ctx context.Context, tenant models.Tenant, id models.FileID, block bool, reason, actor string, now time.Time) (models.File, error)
 	NoteForeign(ctx context.Context, f models.ForeignVersion, now time.Time) error
 	EnsureReap(ctx context.Context, id models.ReplicaID, now time.Time) error
+	Overdue(ctx context.Context, now time.Time, limit int) ([]models.Upload, error)
+	Quiet(ctx context.Context, quiet time.Duration, now time.Time, limit int) ([]models.Upload, error)
+	EnsureReaps(ctx context.Context, now time.Time, limit int) (int, error)
 }
 
 // Objects is what the use cases need of one store. Its errors are

@@ -65,6 +65,8 @@ CREATE TABLE replicas (
 );
 CREATE UNIQUE INDEX replicas_one_primary ON replicas (file_id) WHERE is_primary;
 CREATE INDEX replicas_by_file ON replicas (file_id);
+-- what is on its way out: repair looks here for reap tasks that are missing
+CREATE INDEX replicas_leaving ON replicas (updated_at) WHERE state IN ('write_failed', 'delete_pending', 'deleting');
 
 CREATE TABLE uploads (
     id                 text PRIMARY KEY CHECK (id LIKE 'upl\_%'),
@@ -105,6 +107,8 @@ CREATE TABLE uploads (
     updated_at         timestamptz NOT NULL,
     completed_at       timestamptz,
     closed_at          timestamptz,
+    -- when repair last looked whether the bytes are there
+    checked_at         timestamptz,
     CONSTRAINT uploads_begun CHECK (method = 'single' OR state NOT IN ('uploading', 'completing', 'completed', 'committed') OR s3_upload_id IS NOT NULL),
     CONSTRAINT uploads_single_not_completing CHECK (method = 'multipart' OR state <> 'completing'),
     CONSTRAINT uploads_lease CHECK ((state = 'completing') = (lease_until IS NOT NULL)),
@@ -118,7 +122,7 @@ CREATE UNIQUE INDEX uploads_file ON uploads (file_id);
 CREATE INDEX uploads_replica ON uploads (replica_id);
 -- the open sessions only: what repair sweeps and what "continue" looks for
 CREATE INDEX uploads_open ON uploads (expires_at) WHERE state IN ('init', 'uploading', 'completing', 'completed');
-CREATE INDEX uploads_quiet ON uploads (updated_at) WHERE state IN ('init', 'uploading', 'completing');
+CREATE INDEX uploads_quiet ON uploads (GREATEST(updated_at, checked_at)) WHERE state = 'completing' OR (state = 'uploading' AND method = 'single');
 CREATE INDEX uploads_continue ON uploads (tenant, owner, collection, identity)
     WHERE identity IS NOT NULL AND state IN ('init', 'uploading', 'completing', 'completed');
 
@@ -156,6 +160,23 @@ CREATE INDEX tasks_due ON tasks (kind, run_at) WHERE state = 'pending';
 CREATE INDEX tasks_leased ON tasks (kind, lease_until) WHERE state = 'running';
 CREATE INDEX tasks_by_file ON tasks (file_id);
 CREATE INDEX tasks_failed ON tasks (closed_at) WHERE state = 'failed';
+
+-- A task that is due wakes the workers; the slow tick is only the net. One that is due
+-- later does not: workers know the next due time.
+-- +goose StatementBegin
+CREATE FUNCTION berth_task_due() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('berth_tasks', NEW.kind);
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER tasks_due_insert AFTER INSERT ON tasks
+    FOR EACH ROW WHEN (NEW.state = 'pending' AND NEW.run_at <= clock_timestamp() + interval '1 second')
+    EXECUTE FUNCTION berth_task_due();
+CREATE TRIGGER tasks_due_update AFTER UPDATE OF run_at, state ON tasks
+    FOR EACH ROW WHEN (NEW.state = 'pending' AND NEW.run_at <= clock_timestamp() + interval '1 second'
+                       AND (OLD.run_at > NEW.run_at OR OLD.state <> 'pending'))
+    EXECUTE FUNCTION berth_task_due();
 
 -- What an owner has of a collection. Kept only where the collection limits or dedupes.
 CREATE TABLE quotas (
@@ -283,6 +304,22 @@ END $$;
 -- +goose StatementEnd
 SELECT berth_history_partitions(now(), 3);
 
+-- Drops the months that lie wholly before a time.
+-- +goose StatementBegin
+CREATE FUNCTION berth_history_drop(before timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    part text;
+BEGIN
+    FOR part IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+                 WHERE i.inhparent = 'history'::regclass AND c.relname ~ '^history_[0-9]{4}_[0-9]{2}$' LOOP
+        IF make_timestamptz(substr(part, 9, 4)::int, substr(part, 14, 2)::int, 1, 0, 0, 0, 'UTC') + interval '1 month' <= before THEN
+            EXECUTE format('DROP TABLE %I', part);
+        END IF;
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+CREATE INDEX tasks_closed ON tasks (closed_at) WHERE state IN ('succeeded', 'cancelled');
+
 CREATE TABLE idempotency (
     tenant       text NOT NULL,
     owner        text NOT NULL,
@@ -330,4 +367,4 @@ CREATE TABLE reconciliations (
 DROP TABLE reconciliations, foreign_versions, grant_uses, idempotency, history, outbox, tasks, pins, uploads, replicas, files, quotas CASCADE;
 DROP VIEW store_usage;
 DROP TABLE store_usage_slots;
-DROP FUNCTION berth_store_usage, berth_history_append_only, berth_history_partitions;
+DROP FUNCTION berth_task_due, berth_store_usage, berth_history_append_only, berth_history_partitions, berth_history_drop;

@@ -97,6 +97,7 @@ type Task struct {
 	ID           TaskID
 	Kind         TaskKind
 	Target       string // replica id for reap and replicate, file id for process
+	FileID       FileID
 	State        TaskState
 	RunAt        time.Time
 	Attempts     int

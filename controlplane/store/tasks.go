@@ -89,3 +89,204 @@ func (t tx) lockReplica(id models.ReplicaID) (models.Replica, error) {
 	_, err = t.read(&r, `SELECT `+replicaColumns+` FROM replicas r WHERE r.id = @id FOR UPDATE`, args{"id": id})
 	return r.model(), err
 }
+
+const taskColumns = `t.id, t.kind, t.target, t.state, t.run_at, t.attempts, t.max_attempts, t.manual,
+	COALESCE(t.lease_owner, '') AS lease_owner, t.lease_until, t.lease_version, COALESCE(t.last_error, '') AS last_error,
+	t.file_id, t.created_at, t.updated_at`
+
+type taskRow struct {
+	ID, Kind, Target, State string
+	RunAt                   time.Time
+	Attempts, MaxAttempts   int
+	Manual                  bool
+	LeaseOwner              string
+	LeaseUntil              *time.Time
+	LeaseVersion            int64
+	LastError, FileID       string
+	CreatedAt, UpdatedAt    time.Time
+}
+
+func (r *taskRow) model() models.Task {
+	return models.Task{ID: models.TaskID(r.ID), Kind: models.TaskKind(r.Kind), Target: r.Target, FileID: models.FileID(r.FileID),
+		State: models.TaskState(r.State), RunAt: r.RunAt.UTC(), Attempts: r.Attempts, MaxAttempts: r.MaxAttempts, Manual: r.Manual,
+		LeaseOwner: r.LeaseOwner, LeaseUntil: timeOf(r.LeaseUntil), LeaseVersion: r.LeaseVersion, LastError: r.LastError,
+		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC()}
+}
+
+// Claim takes due tasks of one kind: pending ones, and running ones whose lease is dead.
+// One statement, which locks tasks only; it counts the attempt and makes the fencing
+// token. Two workers never get the same task.
+func (s *Store) Claim(ctx context.Context, c models.Claiming) ([]models.Task, error) {
+	var rows []taskRow
+	_, err := s.alone(ctx).read(&rows, `WITH dead AS MATERIALIZED (
+			SELECT id FROM tasks WHERE kind = @kind AND state = 'running' AND lease_until <= @now
+			 ORDER BY lease_until LIMIT @limit FOR UPDATE SKIP LOCKED),
+		due AS MATERIALIZED (
+			SELECT id FROM tasks WHERE kind = @kind AND state = 'pending' AND run_at <= @now
+			 ORDER BY `+claimOrder(c.Kind)+`run_at LIMIT @limit - (SELECT count(*) FROM dead) FOR UPDATE SKIP LOCKED)
+		UPDATE tasks t SET state = 'running', lease_owner = @owner, lease_until = @until,
+			lease_version = t.lease_version + 1, attempts = t.attempts + 1, updated_at = @now
+		WHERE t.id IN (SELECT id FROM dead UNION ALL SELECT id FROM due)
+		RETURNING `+taskColumns, args{"kind": c.Kind, "owner": c.Owner, "until": c.Until, "limit": c.Limit, "now": c.Now})
+	if err != nil {
+		return nil, wrap("claim tasks", err)
+	}
+	out := make([]models.Task, len(rows))
+	for i := range rows {
+		out[i] = rows[i].model()
+	}
+	return out, nil
+}
+
+// claimOrder puts replications in three strict classes: a file that nobody can read and
+// nobody is writing first, then one that nobody can read, then the rest.
+func claimOrder(kind models.TaskKind) string {
+	if kind != models.TaskReplicate {
+		return ""
+	}
+	return `CASE WHEN EXISTS (SELECT 1 FROM replicas r WHERE r.file_id = tasks.file_id AND r.state = 'ready') THEN 2
+		WHEN EXISTS (SELECT 1 FROM replicas r WHERE r.file_id = tasks.file_id AND r.state = 'writing') THEN 1 ELSE 0 END, `
+}
+
+// NextDue is when the next pending task of a kind is due, or a running one's lease ends;
+// ok is false when there is none.
+func (s *Store) NextDue(ctx context.Context, kind models.TaskKind) (at time.Time, ok bool, err error) {
+	var row struct{ At *time.Time }
+	_, err = s.alone(ctx).read(&row, `SELECT LEAST(
+		(SELECT min(run_at) FROM tasks WHERE kind = @kind AND state = 'pending'),
+		(SELECT min(lease_until) FROM tasks WHERE kind = @kind AND state = 'running')) AS at`, args{"kind": kind})
+	return timeOf(row.At), row.At != nil, wrap("next due", err)
+}
+
+// Renew prolongs a lease that is still ours. ok is false when it is not.
+func (s *Store) Renew(ctx context.Context, k models.Task, until, now time.Time) (ok bool, err error) {
+	ok, err = s.alone(ctx).one(`UPDATE tasks SET lease_until = @until, updated_at = @now WHERE `+leaseGuard,
+		leaseArgs(k, args{"until": until, "now": now}))
+	return ok, wrap("renew lease", err)
+}
+
+// leaseGuard holds a statement to the lease that a worker was given: the owner and the
+// fencing token. One that wakes up late changes nothing.
+const leaseGuard = `id = @id AND state = 'running' AND lease_owner = @owner AND lease_version = @fence`
+
+func leaseArgs(k models.Task, a args) args {
+	a["id"], a["owner"], a["fence"] = k.ID, k.LeaseOwner, k.LeaseVersion
+	return a
+}
+
+// Finish ends an attempt as result says, guarded by the lease. ok is false when the
+// lease was lost; nothing is changed then.
+func (s *Store) Finish(ctx context.Context, k models.Task, r models.TaskResult, now time.Time) (ok bool, err error) {
+	err = s.within(ctx, "finish task", func(t tx) error {
+		ok, err = t.finish(k, r, now)
+		return err
+	})
+	return ok, err
+}
+
+func (t tx) finish(k models.Task, r models.TaskResult, now time.Time) (bool, error) {
+	back := 0
+	if r.To == models.TaskPending && !r.Counted {
+		back = 1
+	}
+	a := leaseArgs(k, args{"to": r.To, "run_at": nullTime(r.RunAt), "error": null(r.Err), "back": back, "now": now})
+	closed := "NULL"
+	if models.Tasks.Ends(r.To) || r.To == models.TaskFailed {
+		closed = "@now"
+	}
+	ok, err := t.one(`UPDATE tasks SET state = @to, run_at = COALESCE(@run_at, run_at), last_error = @error, attempts = attempts - @back,
+			lease_owner = NULL, lease_until = NULL, closed_at = `+closed+`, updated_at = @now
+		WHERE `+leaseGuard, a)
+	if err != nil || !ok {
+		return false, err
+	}
+	return true, t.moved(k.FileID, step(now, "task", string(k.ID), models.TaskRunning, r.To, k.LeaseOwner, r.Err))
+}
+
+// held locks a claimed task and tells whether the lease is still ours. The caller holds
+// file and replica.
+func (t tx) held(k models.Task) (bool, error) {
+	var row struct{ ID string }
+	n, err := t.read(&row, `SELECT id FROM tasks WHERE `+leaseGuard+` FOR UPDATE`, leaseArgs(k, args{}))
+	return n == 1, err
+}
+
+// Retry puts a failed task back to work, by hand: it keeps its count and stops after
+// this one attempt. Where its target's deletion had failed, the replica is taken up
+// again. NOT_READY unless it has failed.
+func (s *Store) Retry(ctx context.Context, id models.TaskID, actor string, now time.Time) (k models.Task, err error) {
+	err = s.within(ctx, "retry task", func(t tx) error {
+		var row taskRow
+		n, err := t.read(&row, `SELECT `+taskColumns+` FROM tasks t WHERE t.id = @id`, args{"id": id})
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return models.NotFound("task")
+		}
+		if _, err := t.lockFile(models.FileID(row.FileID)); err != nil {
+			return err
+		}
+		if models.TaskKind(row.Kind) == models.TaskReap {
+			r, err := t.lockReplica(models.ReplicaID(row.Target))
+			if err != nil {
+				return err
+			}
+			if r.State == models.ReplicaDeleteFailed {
+				if err := t.moveReplica(r, models.ReplicaDeletePending, actor, "retried", now); err != nil {
+					return err
+				}
+				if err := t.retake(models.FileID(row.FileID), actor, now); err != nil {
+					return err
+				}
+			}
+		}
+		ok, err := t.one(`UPDATE tasks SET state = 'pending', manual = true, run_at = @now, closed_at = NULL, updated_at = @now
+			WHERE id = @id AND state = 'failed' AND NOT EXISTS (SELECT 1 FROM tasks o WHERE o.kind = @kind AND o.target = @target AND o.state IN ('pending', 'running'))`,
+			args{"id": id, "kind": row.Kind, "target": row.Target, "now": now})
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return models.Errorf(models.CodeNotReady, "the task has not failed, or another one does its work")
+		}
+		if err := t.moved(models.FileID(row.FileID), step(now, "task", string(id), models.TaskFailed, models.TaskPending, actor, "by hand")); err != nil {
+			return err
+		}
+		if _, err := t.read(&row, `SELECT `+taskColumns+` FROM tasks t WHERE t.id = @id`, args{"id": id}); err != nil {
+			return err
+		}
+		k = row.model()
+		return nil
+	})
+	return k, err
+}
+
+// retake puts a file whose deletion had failed back on its way out.
+func (t tx) retake(id models.FileID, actor string, now time.Time) error {
+	ok, err := t.one(`UPDATE files SET state = 'deleting', reason = NULL, updated_at = @now WHERE id = @id AND state = 'delete_failed'`,
+		args{"id": id, "now": now})
+	if err != nil || !ok {
+		return err
+	}
+	return t.moved(id, step(now, "file", string(id), models.FileDeleteFailed, models.FileDeleting, actor, "retried"))
+}
+
+// TaskStats counts tasks by kind and state, the closed ones of the last day only.
+func (s *Store) TaskStats(ctx context.Context, now time.Time) ([]models.TaskStats, error) {
+	var rows []struct {
+		Kind, State string
+		Count       int64
+		Oldest      *time.Time
+	}
+	if _, err := s.alone(ctx).read(&rows, `SELECT kind, state, count(*) AS count, min(CASE state WHEN 'running' THEN lease_until ELSE run_at END) AS oldest
+		FROM tasks WHERE state IN ('running', 'failed') OR (state = 'pending' AND run_at <= @now) GROUP BY kind, state`,
+		args{"now": now}); err != nil {
+		return nil, wrap("task stats", err)
+	}
+	out := make([]models.TaskStats, len(rows))
+	for i, r := range rows {
+		out[i] = models.TaskStats{Kind: models.TaskKind(r.Kind), State: models.TaskState(r.State), Count: r.Count, Oldest: timeOf(r.Oldest)}
+	}
+	return out, nil
+}

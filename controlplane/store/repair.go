@@ -1,0 +1,118 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"berth/models"
+)
+
+// recheck is how long an overdue upload that could not be closed is left alone, so that
+// those behind it have their turn.
+const recheck = 30 * time.Second
+
+// Overdue returns open uploads that are past their end, and marks them as looked at. One
+// whose Complete is in flight is left out until its lease is dead.
+func (s *Store) Overdue(ctx context.Context, now time.Time, limit int) ([]models.Upload, error) {
+	return s.look(ctx, "overdue uploads", `SELECT id FROM uploads
+		WHERE state IN ('init', 'uploading', 'completing', 'completed') AND expires_at <= @now
+		  AND (lease_until IS NULL OR lease_until <= @now) AND (checked_at IS NULL OR checked_at < expires_at OR checked_at <= @before)
+		ORDER BY expires_at LIMIT @limit FOR UPDATE SKIP LOCKED`, args{"before": now.Add(-recheck), "now": now, "limit": limit})
+}
+
+// Quiet returns uploads of which nothing was heard for a while, although their bytes may
+// be there: a single PUT that was signed, a Complete whose lease is dead. They are marked
+// as looked at, and looked at ever more seldom: an upload that nobody sends costs a dozen
+// looks in a day, not one a minute.
+func (s *Store) Quiet(ctx context.Context, quiet time.Duration, now time.Time, limit int) ([]models.Upload, error) {
+	return s.look(ctx, "quiet uploads", `SELECT id FROM uploads
+		WHERE (state = 'completing' OR (state = 'uploading' AND method = 'single'))
+		  AND (lease_until IS NULL OR lease_until <= @now) AND GREATEST(updated_at, checked_at) <= @before
+		  AND GREATEST(updated_at, checked_at) + GREATEST(checked_at - updated_at, interval '0') <= @now
+		ORDER BY GREATEST(updated_at, checked_at) LIMIT @limit FOR UPDATE SKIP LOCKED`,
+		args{"before": now.Add(-quiet), "now": now, "limit": limit})
+}
+
+func (s *Store) look(ctx context.Context, op, which string, a args) ([]models.Upload, error) {
+	var rows []uploadRow
+	_, err := s.alone(ctx).read(&rows, `UPDATE uploads u SET checked_at = @now WHERE u.id IN (`+which+`) RETURNING `+uploadColumns, a)
+	return uploadModels(rows), wrap(op, err)
+}
+
+func uploadModels(rows []uploadRow) []models.Upload {
+	out := make([]models.Upload, len(rows))
+	for i := range rows {
+		out[i] = rows[i].model()
+	}
+	return out
+}
+
+// EnsureReaps makes the reap tasks that are missing: of replicas on their way out, and of
+// open uploads. Each is its own transaction. It returns how many it made.
+func (s *Store) EnsureReaps(ctx context.Context, now time.Time, limit int) (int, error) {
+	var rows []struct{ ID, FileID string }
+	if _, err := s.alone(ctx).read(&rows, `
+		(SELECT r.id, r.file_id FROM replicas r WHERE r.state IN ('write_failed', 'delete_pending', 'deleting')
+			AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.kind = 'reap' AND t.target = r.id AND t.state IN ('pending', 'running')) LIMIT @limit)
+		UNION ALL
+		(SELECT u.replica_id, u.file_id FROM uploads u WHERE u.state IN ('init', 'uploading', 'completing', 'completed')
+			AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.kind = 'reap' AND t.target = u.replica_id AND t.state IN ('pending', 'running')) LIMIT @limit)`,
+		args{"limit": limit}); err != nil {
+		return 0, wrap("missing reap tasks", err)
+	}
+	for _, row := range rows {
+		err := s.within(ctx, "ensure reap task", func(t tx) error {
+			r, err := t.lockReplica(models.ReplicaID(row.ID))
+			if err != nil {
+				return err
+			}
+			if r.State == models.ReplicaWriteFailed {
+				if err := t.moveReplica(r, models.ReplicaDeletePending, models.ActorRepair, "", now); err != nil {
+					return err
+				}
+			}
+			return t.reapNow(r, now)
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	return len(rows), nil
+}
+
+// Housekeep keeps what grows without end within bounds: history partitions ahead, expired
+// keys and grants, closed tasks, sent events, old months of history (keep zero keeps all).
+// At most limit rows of a kind a pass.
+func (s *Store) Housekeep(ctx context.Context, now time.Time, keep time.Duration, limit int) error {
+	t := s.alone(ctx)
+	if _, err := t.exec(`SELECT berth_history_partitions(@now, 3)`, args{"now": now}); err != nil {
+		return wrap("history partitions", err)
+	}
+	if _, err := s.ExpireIdempotency(ctx, now, limit); err != nil {
+		return err
+	}
+	for op, q := range map[string]string{
+		"expire grants": `DELETE FROM grant_uses WHERE (tenant, owner, grant_id) IN
+			(SELECT tenant, owner, grant_id FROM grant_uses WHERE expires_at <= @now LIMIT @limit)`,
+		"drop closed tasks": `DELETE FROM tasks WHERE id IN
+			(SELECT id FROM tasks WHERE state IN ('succeeded', 'cancelled') AND closed_at <= @old LIMIT @limit)`,
+	} {
+		if _, err := t.exec(q, args{"now": now, "old": now.Add(-30 * 24 * time.Hour), "limit": limit}); err != nil {
+			return wrap(op, err)
+		}
+	}
+	if keep <= 0 {
+		return nil
+	}
+	_, err := t.exec(`SELECT berth_history_drop(@before)`, args{"before": now.Add(-keep)})
+	return wrap("drop old history", err)
+}
+
+// PastDeadline counts open sessions that are past their end by more than slack: what
+// repair should have closed by now.
+func (s *Store) PastDeadline(ctx context.Context, now time.Time, slack time.Duration) (n int64, err error) {
+	var row struct{ N int64 }
+	_, err = s.alone(ctx).read(&row, `SELECT count(*) AS n FROM uploads WHERE state IN ('init', 'uploading', 'completing', 'completed') AND expires_at <= @at`,
+		args{"at": now.Add(-slack)})
+	return row.N, wrap("uploads past deadline", err)
+}

@@ -1,0 +1,86 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"berth/models"
+)
+
+// Metrics is what the loops count.
+type Metrics struct {
+	decisions  *prometheus.CounterVec
+	versions   prometheus.Counter
+	bytes      prometheus.Counter
+	multiparts prometheus.Counter
+	repairs    *prometheus.CounterVec
+	tasks      *prometheus.GaugeVec
+	age        *prometheus.GaugeVec
+	late       prometheus.Gauge
+	beat       *prometheus.GaugeVec
+}
+
+// NewMetrics makes the metrics and registers them; a nil registerer leaves them
+// unregistered.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "berth_reaps_total",
+			Help: "Reap attempts by what they came to: reaped, failed, ignored, postponed, refused, lease_lost."}, []string{"outcome"}),
+		versions:   prometheus.NewCounter(prometheus.CounterOpts{Name: "berth_reaped_versions_total", Help: "Object versions and delete markers deleted."}),
+		bytes:      prometheus.NewCounter(prometheus.CounterOpts{Name: "berth_reaped_bytes_total", Help: "Bytes of the versions deleted."}),
+		multiparts: prometheus.NewCounter(prometheus.CounterOpts{Name: "berth_aborted_multiparts_total", Help: "Multipart uploads aborted by the reaper."}),
+		repairs: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "berth_repairs_total",
+			Help: "What repair did: expired, finished, rechecked, returned, ensured."}, []string{"what"}),
+		tasks: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "berth_tasks",
+			Help: "Tasks that are due, running or failed, by kind and state."}, []string{"kind", "state"}),
+		age: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "berth_tasks_oldest_seconds",
+			Help: "How long the oldest task of a kind has been due."}, []string{"kind"}),
+		late: prometheus.NewGauge(prometheus.GaugeOpts{Name: "berth_uploads_past_deadline",
+			Help: "Open uploads past their end that repair has not closed."}),
+		beat: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "berth_loop_last_success_timestamp_seconds",
+			Help: "When a loop last ran without an error, in Unix time."}, []string{"loop"}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.decisions, m.versions, m.bytes, m.multiparts, m.repairs, m.tasks, m.age, m.late, m.beat)
+	}
+	return m
+}
+
+// Beat notes a pass that did not fail.
+func (m *Metrics) Beat(loop string, at time.Time) {
+	m.beat.WithLabelValues(loop).Set(float64(at.Unix()))
+}
+
+func (m *Metrics) reaped(d models.Decision, o models.ReapOutcome) {
+	outcome := string(d)
+	if d == models.Allowed {
+		outcome = "reaped"
+		if o.Failure != "" {
+			outcome = "failed"
+		}
+	}
+	m.decisions.WithLabelValues(outcome).Inc()
+	m.versions.Add(float64(o.Versions))
+	m.bytes.Add(float64(o.Bytes))
+	m.multiparts.Add(float64(o.Multipart))
+}
+
+func (m *Metrics) swept(c models.SweepCounts) {
+	for what, n := range map[string]int{"expired": c.Expired, "finished": c.Finished, "rechecked": c.Rechecked,
+		"returned": c.Returned, "ensured": c.Ensured} {
+		m.repairs.WithLabelValues(what).Add(float64(n))
+	}
+}
+
+func (m *Metrics) gauge(stats []models.TaskStats, late int64, now time.Time) {
+	m.tasks.Reset()
+	m.age.Reset()
+	for _, s := range stats {
+		m.tasks.WithLabelValues(string(s.Kind), string(s.State)).Set(float64(s.Count))
+		if s.State == models.TaskPending {
+			m.age.WithLabelValues(string(s.Kind)).Set(max(now.Sub(s.Oldest).Seconds(), 0))
+		}
+	}
+	m.late.Set(float64(late))
+}
