@@ -85,6 +85,9 @@ func join(ctx context.Context, c *config.Config, log *slog.Logger, db *store.Sto
 			a.loops["events"] = consumer.Run
 		}
 	}
+	if c.Has(config.RoleWorker) {
+		a.workers(c, log, registry, db, stores, service)
+	}
 	return a, nil
 }
 

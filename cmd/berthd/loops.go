@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"berth/cmd/berthd/config"
+	"berth/controlplane"
+	"berth/controlplane/objects"
+	"berth/controlplane/store"
+	"berth/controlplane/worker"
+	"berth/models"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Bounds of the repair sweep: how long a session is quiet before it is looked at, how many
+// records of a kind a pass takes, and how late a session may be closed before it is worth
+// an alarm. Quiet is at most a minute, and shorter where the loops run faster.
+const (
+	repairQuiet = time.Minute
+	repairLimit = 100
+	repairSlack = 10 * time.Minute
+)
+
+// workers adds the loops of the worker role.
+func (a *app) workers(c *config.Config, log *slog.Logger, registry prometheus.Registerer, db *store.Store,
+	stores map[models.StoreName]*objects.Store, service *controlplane.Service) {
+	metrics := worker.NewMetrics(registry)
+	wakers := &worker.Wakers{}
+	owner := processName()
+	tick := c.Worker.Interval.Std()
+	reaper := &worker.Reaper{
+		Tasks: db, Owner: owner, Lease: c.Worker.Lease.Std(), Limit: c.Worker.Concurrency.Reap, Now: utcNow, Log: log, Metrics: metrics,
+		Stores: func(name models.StoreName) (worker.ReapObjects, bool) {
+			s, ok := stores[name]
+			return s, ok
+		},
+	}
+	repairer := &worker.Repairer{
+		Sweep: service, Keep: db, Quiet: min(repairQuiet, max(tick, time.Second)), Limit: repairLimit, Slack: repairSlack,
+		Now: utcNow, Log: log, Metrics: metrics,
+	}
+	reap := worker.Loop{
+		Name: "reap", Tick: tick, Wake: wakers.Of(string(models.TaskReap)), Log: log, Beat: metrics.Beat,
+		Next: func(ctx context.Context) (time.Time, bool, error) { return db.NextDue(ctx, models.TaskReap) },
+		Once: func(ctx context.Context) (int, error) {
+			n, err := reaper.RunOnce(ctx)
+			return n.Claimed, err
+		},
+	}
+	repair := worker.Loop{
+		Name: "repair", Tick: tick, Log: log, Beat: metrics.Beat,
+		Once: func(ctx context.Context) (int, error) {
+			n, err := repairer.RunOnce(ctx)
+			return n.Expired + n.Finished + n.Ensured, err
+		},
+	}
+	a.loops["reap"], a.loops["repair"] = reap.Run, repair.Run
+	a.loops["wake"] = func(ctx context.Context) { wakers.Listen(ctx, db, log) }
+}
+
+// processName names this process in leases: unlike any other's, and unlike its own after
+// a restart, so that what it held before is not mistaken for its own.
+func processName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "berthd"
+	}
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), rand.Text()[:8])
+}
+
+func utcNow() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
