@@ -1,0 +1,28 @@
+package main
+
+import (
+	"io"
+	"log"
+	"net"
+	"sync"
+	"testing"
+)
+
+var discardLog = log.New(io.Discard, "", 0)
+
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+var proxyPool = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
+
+// proxyBuffers lends the proxy its buffers.
+type proxyBuffers struct{}
+
+func (proxyBuffers) Get() []byte  { return *proxyPool.Get().(*[]byte) }
+func (proxyBuffers) Put(b []byte) { proxyPool.Put(&b) }
