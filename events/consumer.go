@@ -229,6 +229,18 @@ func (c *Consumer) handle(work context.Context, msgs []*message, trial bool) {
 	tried, passing := c.settle(work, msgs)
 	release()
 
+	switch {
+	case work.Err() != nil:
+	case tried > 0 && passing == tried:
+		c.breaker.failed(trial)
+	case tried > 0 && (passing == 0 || trial):
+		c.breaker.settled()
+	case trial:
+		c.breaker.idle()
+	}
+	outage := c.breaker.open()
+	c.metrics.broken.Set(boolFloat(outage))
+
 	// What follows must be said to the queue also when the work was cut off.
 	done := context.WithoutCancel(work)
 	now := time.Now()
@@ -241,7 +253,7 @@ func (c *Consumer) handle(work context.Context, msgs []*message, trial bool) {
 			later, delays = append(later, m), append(delays, 0)
 		case m.failed != nil:
 			m.outcome = outcomePassing
-			later, delays = append(later, m), append(delays, c.backOff(m.receives))
+			later, delays = append(later, m), append(delays, c.backOff(m.receives, outage))
 			c.Log.WarnContext(done, "events: not settled yet", "message", m.id, "receives", m.receives, "error", reason(m.failed))
 		case m.malformed != nil:
 			m.outcome = outcomeMalformed
@@ -254,17 +266,6 @@ func (c *Consumer) handle(work context.Context, msgs []*message, trial bool) {
 	}
 	c.delete(done, gone)
 	c.setVisibility(done, later, delays)
-
-	switch {
-	case work.Err() != nil:
-	case tried > 0 && passing == tried:
-		c.breaker.failed(trial)
-	case tried > 0 && (passing == 0 || trial):
-		c.breaker.settled()
-	case trial:
-		c.breaker.idle()
-	}
-	c.metrics.broken.Set(boolFloat(c.breaker.open()))
 }
 
 // settle gives all events of the messages to the settler, each distinct one once, and
@@ -354,9 +355,15 @@ func (c *Consumer) call(ctx context.Context, events []models.ObjectEvent) (errs 
 	return errs
 }
 
-// backOff is how long a message that met a passing fault is hidden.
-func (c *Consumer) backOff(receives int) time.Duration {
-	return jitter(min(c.BackOff<<min(max(receives-1, 0), 20), c.MaxBackOff))
+// backOff is how long a message that met a passing fault is hidden: while everything
+// fails four times as long, since the trials would else spend the receives of the few
+// messages of a quiet queue.
+func (c *Consumer) backOff(receives int, outage bool) time.Duration {
+	doublings := max(receives-1, 0)
+	if outage {
+		doublings += 2
+	}
+	return jitter(min(c.BackOff<<min(doublings, 20), c.MaxBackOff))
 }
 
 // hasten is how long a message that is not understood is hidden: briefly, so that it

@@ -94,7 +94,7 @@ func (d *DLQ) List(ctx context.Context, limit int) ([]Letter, error) {
 	return out, d.unhide(ctx, seen)
 }
 
-// Redrive sends letters back to their queue: those with the ids, or all there are now.
+// Redrive sends letters back to their queue: those with the ids, or all that are there.
 // It returns how many; -1 if SQS moves them by itself from now on and does not say.
 func (d *DLQ) Redrive(ctx context.Context, ids ...string) (int, error) {
 	if len(ids) == 0 {
@@ -109,33 +109,27 @@ func (d *DLQ) Redrive(ctx context.Context, ids ...string) (int, error) {
 	return d.each(ctx, ids, d.sendBack)
 }
 
-// Drop deletes letters for good: those with the ids, or all there are now.
+// Drop deletes letters for good: those with the ids, or all that are there.
 func (d *DLQ) Drop(ctx context.Context, ids ...string) (int, error) {
 	return d.each(ctx, ids, func(_ context.Context, msgs []types.Message) ([]types.Message, error) { return msgs, nil })
 }
 
-// each takes letters out of the dead-letter queue once act has agreed to. It looks at
-// as many as there are at its start: what comes meanwhile, perhaps what was just sent
-// back, is left.
+// each takes letters out of the dead-letter queue once act has agreed to. What was sent
+// to the queue after its start, such as what it sends back itself, is left, so that it
+// ends.
 func (d *DLQ) each(ctx context.Context, ids []string, act func(context.Context, []types.Message) (done []types.Message, err error)) (n int, err error) {
-	left, err := d.count(ctx)
-	if err != nil {
-		return 0, err
-	}
+	start := time.Now()
 	var others []types.Message
 	defer func() { err = errors.Join(err, d.unhide(ctx, others)) }()
-	for left > 0 {
-		msgs, err := d.receive(ctx, min(batchSize, left))
-		if err != nil {
+	for {
+		msgs, err := d.receive(ctx, batchSize)
+		if err != nil || len(msgs) == 0 {
 			return n, err
 		}
-		if len(msgs) == 0 {
-			break
-		}
-		left -= len(msgs)
 		var ours []types.Message
 		for _, m := range msgs {
-			if len(ids) == 0 || slices.Contains(ids, aws.ToString(m.MessageId)) {
+			named := len(ids) == 0 || slices.Contains(ids, aws.ToString(m.MessageId))
+			if named && !letter(m).Sent.After(start) {
 				ours = append(ours, m)
 			} else {
 				others = append(others, m)
@@ -156,7 +150,6 @@ func (d *DLQ) each(ctx context.Context, ids []string, act func(context.Context, 
 			return n, err
 		}
 	}
-	return n, nil
 }
 
 // sendBack copies messages to their queue. One that cannot be deleted afterwards is
@@ -198,20 +191,6 @@ func (d *DLQ) delete(ctx context.Context, msgs []types.Message) (int, error) {
 		return len(out.Successful), fmt.Errorf("events: dlq: delete: %d failed: %s", len(out.Failed), aws.ToString(out.Failed[0].Code))
 	}
 	return len(out.Successful), nil
-}
-
-func (d *DLQ) count(ctx context.Context) (int, error) {
-	out, err := d.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
-		QueueUrl: &d.dead, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameApproximateNumberOfMessages},
-	})
-	if err != nil {
-		return 0, fmt.Errorf("events: dlq: count: %w", err)
-	}
-	n, err := strconv.Atoi(out.Attributes[string(types.QueueAttributeNameApproximateNumberOfMessages)])
-	if err != nil {
-		return 0, errors.New("events: dlq: count: the queue does not say how many messages it has")
-	}
-	return n, nil
 }
 
 func (d *DLQ) receive(ctx context.Context, most int) ([]types.Message, error) {
