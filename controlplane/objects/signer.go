@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
@@ -29,6 +28,8 @@ import (
 // maxExpiry is the longest life of a presigned URL that S3 takes, in seconds. Source:
 // SigV4 query parameters, X-Amz-Expires.
 const maxExpiry = 604_800
+
+const daySeconds = 86_400
 
 const (
 	sigAlgorithm = "AWS4-HMAC-SHA256"
@@ -113,12 +114,12 @@ type bench struct {
 	tmpl [2]template
 }
 
-func (g *signer) keyOf(c aws.Credentials, now time.Time) *dayKey {
-	day := now.Unix() / 86_400
+func (g *signer) keyOf(c aws.Credentials, at int64) *dayKey {
+	day := at / daySeconds
 	if k := g.day.Load(); k != nil && k.day == day && k.access == c.AccessKeyID && k.secret == c.SecretAccessKey {
 		return k
 	}
-	date := now.Format(shortDate)
+	date := time.Unix(at, 0).UTC().Format(shortDate)
 	key := []byte("AWS4" + c.SecretAccessKey)
 	for _, part := range []string{date, g.region, "s3", "aws4_request"} {
 		m := hmac.New(sha256.New, key)
@@ -154,20 +155,20 @@ func (g *signer) stamp(c aws.Credentials, asked time.Duration, now time.Time) (s
 	if asked <= 0 {
 		return stamp{}, errors.New("the expiry is not in the future")
 	}
-	now = now.UTC().Truncate(time.Second)
+	at := now.Unix() // the signing second
 	secs := min(max(int64(asked/time.Second), 1), maxExpiry)
 	if c.CanExpire {
-		left := int64(c.Expires.Sub(now) / time.Second)
+		left := c.Expires.Unix() - at
 		if left <= 0 {
 			return stamp{}, errCredentialsOver
 		}
 		secs = min(secs, left)
 	}
-	t := stamp{key: g.keyOf(c, now), token: c.SessionToken, seconds: secs, until: now.Add(time.Duration(secs) * time.Second)}
-	h, m, sec := now.Clock()
+	t := stamp{key: g.keyOf(c, at), token: c.SessionToken, seconds: secs, until: time.Unix(at+secs, 0).UTC()}
 	copy(t.date[:], t.key.scope[:8])
 	t.date[8], t.date[15] = 'T', 'Z'
-	for i, v := range [...]int{h, m, sec} {
+	clock := at - t.key.day*daySeconds
+	for i, v := range [...]int64{clock / 3600, clock / 60 % 60, clock % 60} {
 		t.date[9+2*i], t.date[10+2*i] = byte('0'+v/10), byte('0'+v%10)
 	}
 	return t, nil
@@ -200,14 +201,13 @@ func (w *bench) begin(t *stamp) (prefix int) {
 	return len(w.sts)
 }
 
-// appendSignature takes the canonical request's hash from sha and appends the signature.
+// appendSignature appends the signature of the canonical request whose hash is in sum.
 func (w *bench) appendSignature(dst []byte, prefix int) []byte {
-	w.sum = w.sha.Sum(w.sum[:0])
-	w.sts = hex.AppendEncode(w.sts[:prefix], w.sum)
+	w.sts = appendHex(w.sts[:prefix], w.sum)
 	w.mac.Reset()
 	w.mac.Write(w.sts)
 	w.sum = w.mac.Sum(w.sum[:0])
-	return hex.AppendEncode(dst, w.sum)
+	return appendHex(dst, w.sum)
 }
 
 type pair struct{ name, value string }
@@ -260,25 +260,29 @@ func (g *signer) sign(t *stamp, r request) string {
 	b = append(b, '\n')
 	b = append(b, signed...)
 	b = append(b, "\n"+unsigned...)
-	w.sha.Reset()
-	w.hash(b, len(g.origin), slash, r.method)
+	inPlace(b, len(g.origin), slash, r.method, w.hashWhole)
 	b = append(b[:end], "&X-Amz-Signature="...)
 	b = w.appendSignature(b, w.begin(t))
 	w.buf = b
 	return string(b)
 }
 
-// hash hashes the canonical request that lies in b from the path on. Path and query
-// are the URL's too, so they are written once: for the hashing, the method stands over
-// the end of the origin, and a newline over the question mark.
-func (w *bench) hash(b []byte, path, question int, method string) {
+// inPlace calls f with the canonical request that lies in b from the path on. Path and
+// query are the URL's too, so they are written once: for the hashing, the method stands
+// over the end of the origin, and a newline over the question mark.
+func inPlace(b []byte, path, question int, method string, f func(request []byte)) {
 	var kept [8]byte
 	n := copy(kept[:], b[path-len(method)-1:path])
 	copy(b[path-n:], method)
 	b[path-1], b[question] = '\n', '\n'
-	w.sha.Write(b[path-n:])
+	f(b[path-n:])
 	copy(b[path-n:], kept[:n])
 	b[question] = '?'
+}
+
+func (w *bench) hashWhole(request []byte) {
+	sum := sha256.Sum256(request)
+	w.sum = append(w.sum[:0], sum[:]...)
 }
 
 // partHeaders is what the headers that a part signs add to its canonical request and
@@ -291,14 +295,26 @@ type partHeaders struct {
 }
 
 var (
-	loose  = newPartHeaders("")
-	pinned = map[models.Algorithm]*partHeaders{
-		models.SHA256:    newPartHeaders(models.SHA256.Header()),
-		models.CRC64NVME: newPartHeaders(models.CRC64NVME.Header()),
-		models.CRC32C:    newPartHeaders(models.CRC32C.Header()),
-		models.CRC32:     newPartHeaders(models.CRC32.Header()),
-	}
+	loose           = newPartHeaders("")
+	pinnedSHA256    = newPartHeaders(models.SHA256.Header())
+	pinnedCRC64NVME = newPartHeaders(models.CRC64NVME.Header())
+	pinnedCRC32C    = newPartHeaders(models.CRC32C.Header())
+	pinnedCRC32     = newPartHeaders(models.CRC32.Header())
 )
+
+func pinned(alg models.Algorithm) *partHeaders {
+	switch alg {
+	case models.SHA256:
+		return pinnedSHA256
+	case models.CRC64NVME:
+		return pinnedCRC64NVME
+	case models.CRC32C:
+		return pinnedCRC32C
+	case models.CRC32:
+		return pinnedCRC32
+	}
+	return loose
+}
 
 func newPartHeaders(checksum string) *partHeaders {
 	h := &partHeaders{checksum: checksum}
@@ -318,6 +334,7 @@ type template struct {
 	ready bool
 	buf   []byte // the URL up to the part number, then each part's own
 	n     int    // length of the URL up to the part number
+	query int    // where its question mark is
 	state []byte // SHA-256 after the canonical request up to the part number
 }
 
@@ -326,7 +343,6 @@ func (g *signer) signParts(t *stamp, key, uploadID string, parts []models.PartTo
 	w := t.key.benches.Get().(*bench)
 	defer t.key.benches.Put(w)
 	w.tmpl[0].ready, w.tmpl[1].ready = false, false
-	restore := w.sha.(encoding.BinaryUnmarshaler)
 	prefix := w.begin(t)
 	tail := appendEscaped(append(w.tail[:0], "&uploadId="...), uploadID, false)
 	if g.owner != "" {
@@ -334,7 +350,7 @@ func (g *signer) signParts(t *stamp, key, uploadID string, parts []models.PartTo
 	}
 	tail = append(tail, "&x-id=UploadPart"...)
 	w.tail = tail
-	withDigest := pinned[alg]
+	withDigest := pinned(alg)
 	out := make([]models.SignedPart, len(parts))
 	for i := range parts {
 		p := &parts[i]
@@ -344,9 +360,7 @@ func (g *signer) signParts(t *stamp, key, uploadID string, parts []models.PartTo
 			w.pin = base64.StdEncoding.AppendEncode(w.pin[:0], p.Digest)
 		}
 		if !m.ready {
-			g.fill(m, w, t, key, h, i < len(parts)-1)
-		} else if err := restore.UnmarshalBinary(m.state); err != nil {
-			panic("objects: SHA-256 does not take its own state: " + err.Error())
+			g.fill(m, w, t, key, h, len(parts) > 1)
 		}
 		b := strconv.AppendInt(m.buf[:m.n], int64(p.Number), 10)
 		b = append(b, tail...)
@@ -359,8 +373,11 @@ func (g *signer) signParts(t *stamp, key, uploadID string, parts []models.PartTo
 			b = append(b, w.pin...)
 		}
 		b = append(b, h.after...)
-		w.sha.Write(b[m.n:])
-
+		if len(parts) > 1 {
+			w.hashFrom(m.state, b[m.n:])
+		} else {
+			inPlace(b, len(g.origin), m.query, "PUT", w.hashWhole)
+		}
 		b = append(b[:end], "&X-Amz-Signature="...)
 		b = w.appendSignature(b, prefix)
 		// The header's value lies behind the URL in one string: one allocation for both.
@@ -381,25 +398,34 @@ func (g *signer) signParts(t *stamp, key, uploadID string, parts []models.PartTo
 	return out
 }
 
-// fill makes a template and leaves sha in its state. The state is kept only if another
-// part may want it.
-func (g *signer) fill(m *template, w *bench, t *stamp, key string, h *partHeaders, keep bool) {
+// fill makes a template; its state only where several parts begin with it.
+func (g *signer) fill(m *template, w *bench, t *stamp, key string, h *partHeaders, several bool) {
 	b := g.appendPath(append(m.buf[:0], g.origin...), key)
-	slash := len(b)
+	m.query = len(b)
 	b = append(b, '?')
 	b = t.appendQuery(b, h.escaped)
 	b = append(b, "&partNumber="...)
-	w.sha.Reset()
-	w.hash(b, len(g.origin), slash, "PUT")
-	m.buf, m.n = b, len(b)
-	if !keep {
+	m.buf, m.n, m.ready = b, len(b), true
+	if !several {
 		return
 	}
-	state, err := w.sha.(encoding.BinaryAppender).AppendBinary(m.state[:0])
-	if err != nil {
+	inPlace(b, len(g.origin), m.query, "PUT", func(beginning []byte) {
+		w.sha.Reset()
+		w.sha.Write(beginning)
+	})
+	var err error
+	if m.state, err = w.sha.(encoding.BinaryAppender).AppendBinary(m.state[:0]); err != nil {
 		panic("objects: SHA-256 gives no state: " + err.Error())
 	}
-	m.state, m.ready = state, true
+}
+
+// hashFrom hashes on from a kept state.
+func (w *bench) hashFrom(state, rest []byte) {
+	if err := w.sha.(encoding.BinaryUnmarshaler).UnmarshalBinary(state); err != nil {
+		panic("objects: SHA-256 does not take its own state: " + err.Error())
+	}
+	w.sha.Write(rest)
+	w.sum = w.sha.Sum(w.sum[:0])
 }
 
 func byName(a, b pair) int { return cmp.Compare(a.name, b.name) }
@@ -411,6 +437,22 @@ var plain = func() (t [256]bool) {
 	}
 	return t
 }()
+
+// hexPairs spares a look-up: hex is written 128 bytes a signature.
+var hexPairs = func() (t [256][2]byte) {
+	const digits = "0123456789abcdef"
+	for i := range t {
+		t[i] = [2]byte{digits[i>>4], digits[i&15]}
+	}
+	return t
+}()
+
+func appendHex(b, raw []byte) []byte {
+	for _, c := range raw {
+		b = append(b, hexPairs[c][0], hexPairs[c][1])
+	}
+	return b
+}
 
 // appendEscaped URI-encodes s as SigV4 wants it: upper-case hex, a space is %20.
 func appendEscaped(b []byte, s string, keepSlash bool) []byte {
