@@ -142,6 +142,7 @@ type bench struct {
 	consumer *Consumer
 	registry *prometheus.Registry
 	log      *lockedBuffer
+	cancel   func() // asks the consumer to stop
 }
 
 func newBench(t *testing.T, change func(*Config)) *bench {
@@ -189,11 +190,12 @@ func (l *lockedBuffer) String() string {
 // run starts the consumer; stop ends it and waits.
 func (b *bench) run(t *testing.T) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	var ctx context.Context
+	ctx, b.cancel = context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { b.consumer.Run(ctx); close(done) }()
 	stop = sync.OnceFunc(func() {
-		cancel()
+		b.cancel()
 		select {
 		case <-done:
 		case <-time.After(30 * time.Second):
@@ -528,20 +530,15 @@ func TestStopFinishes(t *testing.T) {
 	inHand, goOn := make(chan struct{}, 10), make(chan struct{})
 	b.settler.do = func(ctx context.Context, _ models.ObjectEvent, _ int) error {
 		inHand <- struct{}{}
-		select {
-		case <-goOn:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		<-goOn
+		return ctx.Err() // the work's own context goes on
 	}
 	b.send(t, body("k"))
 	stop := b.run(t)
 	<-inHand
-	stopped := make(chan struct{})
-	go func() { stop(); close(stopped) }()
+	b.cancel()
 	close(goOn)
-	<-stopped
+	stop()
 	if v, h := b.count(t, b.QueueURL); v+h != 0 {
 		t.Errorf("%d visible, %d hidden", v, h)
 	}

@@ -27,6 +27,7 @@ type commands struct {
 	Serve   serveCmd   `cmd:"" help:"Serve, until SIGTERM or SIGINT: finishes what is in flight, then ends. A second signal ends at once."`
 	Migrate migrateCmd `cmd:"" help:"Bring the database's schema to this version. Several may run it at once."`
 	Token   tokenCmd   `cmd:"" help:"Make a token for development and print it."`
+	Events  eventsCmd  `cmd:"" help:"Care for the queue of notifications."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 

@@ -177,13 +177,17 @@ func (l *loader) checkCollection(at string, c Collection) {
 	if c.MaxFiles < 0 {
 		l.wrong(at+".max_files", "is negative")
 	}
+	if c.MaxOpen < 0 {
+		l.wrong(at+".max_open", "is negative")
+	}
 	oneOf(l, at+".dedupe", models.DedupeMode(c.Dedupe), models.DedupeNone, models.DedupeReject, models.DedupeReuse)
 	oneOf(l, at+".algorithm", models.Algorithm(c.Algorithm), models.Algorithms...)
 	oneOf(l, at+".commit", models.CommitMode(c.Commit), models.CommitAuto, models.CommitDeferred)
-	if c.Store == "" {
-		l.wrong(at+".store", "is missing: there is more than one store, and none is called main")
-	} else {
+	switch {
+	case c.Store != "":
 		l.store(at+".store", c.Store)
+	case len(l.config.Stores) > 1:
+		l.wrong(at+".store", "is missing: there is more than one store, and none is called main")
 	}
 	l.size(at+".part_size", c.PartSize, models.MinPartSize, models.MaxPartSize)
 	l.size(at+".single_max", c.SingleMax, 1, models.MaxSinglePut)

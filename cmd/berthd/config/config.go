@@ -117,6 +117,7 @@ type Collection struct {
 	MaxSize           Bytes    `yaml:"max_size,omitempty"`
 	MaxFiles          int64    `yaml:"max_files,omitempty"`
 	MaxBytes          Bytes    `yaml:"max_bytes,omitempty"`
+	MaxOpen           int64    `yaml:"max_open,omitempty"`
 	Dedupe            string   `yaml:"dedupe,omitempty"`
 	Algorithm         string   `yaml:"algorithm,omitempty"`
 	ChecksumRequired  bool     `yaml:"checksum_required,omitempty"`

@@ -80,6 +80,7 @@ collections:
     max_size: 2
     max_files: 3
     max_bytes: 4
+    max_open: 5
     dedupe: reuse
     algorithm: crc32c
     checksum_required: true

@@ -18,6 +18,7 @@ func (c *Config) Policies() map[string]models.Collection {
 			MaxSize:          int64(k.MaxSize),
 			MaxFiles:         k.MaxFiles,
 			MaxBytes:         int64(k.MaxBytes),
+			MaxOpen:          k.MaxOpen,
 			Dedupe:           models.DedupeMode(k.Dedupe),
 			Algorithm:        models.Algorithm(k.Algorithm),
 			ChecksumRequired: k.ChecksumRequired,
