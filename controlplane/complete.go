@@ -61,6 +61,9 @@ func claimed(u *models.Upload, req CompleteRequest) (models.Checksum, error) {
 	if req.Checksum == nil {
 		return models.Checksum{}, nil
 	}
+	if u.Undeclared {
+		return models.Checksum{}, models.Errorf(models.CodeInvalidRequest, "checksum: nothing was declared at open").With("field", "checksum")
+	}
 	sum, err := models.Declare(req.Checksum, u.Checksum.Algorithm, u.Geometry)
 	if err != nil {
 		return sum, err
@@ -80,6 +83,11 @@ func done(u *models.Upload, now time.Time) (bool, error) {
 	switch u.State {
 	case models.UploadCompleted, models.UploadCommitted:
 		return true, nil
+	case models.UploadRejected:
+		if u.ReusedFile != "" {
+			return true, nil
+		}
+		return true, models.Closed(u, now)
 	case models.UploadInit:
 		if err := models.Closed(u, now); err != nil {
 			return true, err
@@ -202,7 +210,13 @@ func (s *Service) assemble(ctx context.Context, u *models.Upload, claimed []mode
 	if bad := models.CheckParts(u, listed, pins, claimed); bad != nil {
 		return s.yield(ctx, u, partProblem(bad))
 	}
-	object, err := st.CompleteMultipart(ctx, models.CompleteSpec{Key: u.Key, S3UploadID: u.S3UploadID, Parts: listed, Size: u.Size, Checksum: want})
+	size := u.Size
+	if u.Undeclared {
+		if size, err = s.fits(ctx, u, listed); err != nil {
+			return err
+		}
+	}
+	object, err := st.CompleteMultipart(ctx, models.CompleteSpec{Key: u.Key, S3UploadID: u.S3UploadID, Parts: listed, Size: size, Checksum: want})
 	switch models.ObjectKind(err) {
 	case "":
 		if err != nil { // the caller went away: S3 may have done it
@@ -231,6 +245,25 @@ func (s *Service) assemble(ctx context.Context, u *models.Upload, claimed []mode
 	return s.settleGone(ctx, u, object.VersionID)
 }
 
+// fits adds up parts whose sum nobody declared, and rejects what the collection does not
+// take before S3 is asked to put it together.
+func (s *Service) fits(ctx context.Context, u *models.Upload, listed []models.Part) (int64, error) {
+	var size int64
+	for _, p := range listed {
+		size += p.Size
+	}
+	col := s.policy(u.Collection)
+	err := models.SizeAllowed(&col, size)
+	if err == nil {
+		return size, nil
+	}
+	if _, err := s.records.Reject(ctx, models.Rejection{UploadID: u.ID, Code: models.ErrorCode(err), Reason: models.Sentence(err),
+		Actor: actorComplete, Now: s.utc()}); err != nil {
+		return 0, err
+	}
+	return 0, err
+}
+
 // settleGone verifies after Complete, or where the multipart is gone for a reason that
 // only the object can tell.
 func (s *Service) settleGone(ctx context.Context, u *models.Upload, version string) error {
@@ -255,10 +288,10 @@ func (s *Service) ended(ctx context.Context, u *models.Upload) error {
 	if err != nil {
 		return err
 	}
-	if fresh.State == models.UploadCommitted {
-		return nil
+	if ok, err := done(&fresh, s.utc()); ok {
+		return err
 	}
-	return models.Closed(&fresh, s.utc())
+	return nil
 }
 
 // yield gives the right to complete back with the reason why. A session that is not past

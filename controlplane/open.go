@@ -28,7 +28,7 @@ func (s *Service) Open(ctx context.Context, c models.Caller, req OpenRequest) (U
 		return UploadView{}, err
 	}
 	var first Signed
-	if o.Upload.Method == models.MethodSingle && !mustPin(&o.Upload, o.Collection) {
+	if o.Upload.Method == models.MethodSingle && !o.Upload.Undeclared && !mustPin(&o.Upload, o.Collection) {
 		// Signed before it is stored, released after: what is stored is when it ends.
 		if first, err = s.signAll(ctx, &o.Upload, nil, firstNumbers(&o.Upload), now); err != nil {
 			return UploadView{}, err
@@ -68,6 +68,8 @@ func (s *Service) Open(ctx context.Context, c models.Caller, req OpenRequest) (U
 		return UploadView{}, e
 	case models.OpenedConflict:
 		return UploadView{}, models.Errorf(models.CodeIdempotencyConflict, "the Idempotency-Key was used for another request")
+	case models.OpenedTooMany:
+		return UploadView{}, models.Errorf(models.CodeQuotaExceeded, "the owner has too many open uploads in this collection").With("max_open", o.Collection.MaxOpen)
 	case models.OpenedOverGrant:
 		return UploadView{}, models.Errorf(models.CodeForbidden, "the grant's uploads are used up")
 	default:
@@ -102,14 +104,10 @@ func (s *Service) plan(c models.Caller, req OpenRequest, now time.Time) (models.
 	default:
 		return models.Opening{}, models.Errorf(models.CodeInvalidRequest, "commit: is neither auto nor deferred").With("field", "commit")
 	}
-	if err := allowed(&col, c.Grant, name, ctype, req.Size); err != nil {
+	if err := allowed(&col, c.Grant, name, ctype, req.Size, req.SizeUnknown); err != nil {
 		return models.Opening{}, err
 	}
-	g, err := models.Plan(req.Size, col.PartSize, col.SingleMax)
-	if err != nil {
-		return models.Opening{}, err
-	}
-	sum, err := models.Declare(req.Checksum, col.Algorithm, g)
+	g, sum, err := cut(&col, req)
 	if err != nil {
 		return models.Opening{}, err
 	}
@@ -117,7 +115,7 @@ func (s *Service) plan(c models.Caller, req OpenRequest, now time.Time) (models.
 	u := models.Upload{
 		ID: models.NewUploadID(), Tenant: c.Tenant, Owner: c.Owner, Collection: col.Name, FileID: models.NewFileID(),
 		ReplicaID: models.NewReplicaID(), State: models.UploadInit, Geometry: g, Size: req.Size, Checksum: sum,
-		Commit: commit, Identity: models.IdentityOf(sum, g.PartSize, req.Size), Store: col.Store,
+		Undeclared: req.SizeUnknown, Commit: commit, Identity: models.IdentityOf(sum, g.PartSize, req.Size), Store: col.Store,
 		Key: models.NewKey(st.Prefix, col.Name, models.Extension(name)), ContentType: ctype,
 		ExpiresAt: now.Add(col.Deadline), HardExpires: now.Add(max(col.HardDeadline, col.Deadline)),
 		CreatedAt: now, UpdatedAt: now,
@@ -148,8 +146,31 @@ func (s *Service) plan(c models.Caller, req OpenRequest, now time.Time) (models.
 	return o, nil
 }
 
+// cut plans how the bytes come and what S3 will attest of them. Of an upload whose size
+// nobody told, nothing is planned and nothing is declared: S3's own checksum is recorded.
+func cut(col *models.Collection, req OpenRequest) (models.Geometry, models.Checksum, error) {
+	if !req.SizeUnknown {
+		g, err := models.Plan(req.Size, col.PartSize, col.SingleMax)
+		if err != nil {
+			return g, models.Checksum{}, err
+		}
+		sum, err := models.Declare(req.Checksum, col.Algorithm, g)
+		return g, sum, err
+	}
+	if col.ChecksumRequired {
+		return models.Geometry{}, models.Checksum{}, models.Errorf(models.CodeInvalidRequest, "the collection demands checksums, which uploads of unknown size do not have").With("field", "checksum")
+	}
+	switch req.Method {
+	case models.MethodSingle:
+		return models.Geometry{Method: req.Method, PartCount: 1}, models.Checksum{}, nil
+	case models.MethodMultipart:
+		return models.Geometry{Method: req.Method, PartCount: models.MaxParts}, models.Checksum{}, nil
+	}
+	return models.Geometry{}, models.Checksum{}, models.Errorf(models.CodeInvalidRequest, "method: is neither single nor multipart").With("field", "method")
+}
+
 // allowed holds a file against the collection and the caller's grant.
-func allowed(col *models.Collection, g *models.Grant, name, ctype string, size int64) error {
+func allowed(col *models.Collection, g *models.Grant, name, ctype string, size int64, unknown bool) error {
 	if size < 0 {
 		return models.Errorf(models.CodeInvalidRequest, "size: is negative").With("field", "size")
 	}
@@ -170,7 +191,7 @@ func allowed(col *models.Collection, g *models.Grant, name, ctype string, size i
 	if col.MaxSize > 0 && size > col.MaxSize {
 		return models.Errorf(models.CodeTooLarge, "the collection takes files of at most %d bytes", col.MaxSize).With("max_size", col.MaxSize)
 	}
-	if size < col.MinSize {
+	if size < col.MinSize && !unknown {
 		return models.Errorf(models.CodeInvalidRequest, "size: the collection takes files of at least %d bytes", col.MinSize).With("field", "size")
 	}
 	if len(col.Extensions) > 0 && !slices.Contains(col.Extensions, models.Extension(name)) {
@@ -227,7 +248,7 @@ func (s *Service) begin(ctx context.Context, c models.Caller, u models.Upload, k
 	now := s.utc()
 	u.S3UploadID = s3id
 	var first Signed
-	if !mustPin(&u, &col) {
+	if !mustPin(&u, &col) && !u.Undeclared {
 		if first, err = s.signAll(ctx, &u, nil, firstNumbers(&u), now); err != nil {
 			return UploadView{}, err
 		}
@@ -273,7 +294,7 @@ func (s *Service) goOn(ctx context.Context, c models.Caller, u models.Upload) (U
 		return v, err
 	}
 	col := s.policy(u.Collection)
-	if u.Method == models.MethodSingle && !mustPin(&u, &col) {
+	if u.Method == models.MethodSingle && !u.Undeclared && !mustPin(&u, &col) {
 		signed, err := s.Sign(ctx, c, u.ID, SignRequest{From: 1, To: 1})
 		if err != nil {
 			return v, err

@@ -14,13 +14,14 @@ type Records interface {
 	Ping(ctx context.Context) error
 	Open(ctx context.Context, o models.Opening) (models.OpenOutcome, models.Upload, models.File, error)
 	Upload(ctx context.Context, w models.Whose, id models.UploadID) (models.Upload, models.File, error)
+	UploadOf(ctx context.Context, w models.Whose, stores []models.StoreName, key, s3UploadID string) (models.UploadID, error)
 	UploadsAt(ctx context.Context, store models.StoreName, keys []string) (map[string]models.Upload, error)
 	Begin(ctx context.Context, u models.Upload, s3UploadID string, signedUntil time.Time, actor string, now time.Time) (ok bool, err error)
 	Pins(ctx context.Context, id models.UploadID) ([]models.Pin, error)
 	Sign(ctx context.Context, g models.Signing) (conflicts []int, ok bool, err error)
 	BeginComplete(ctx context.Context, u models.Upload, value string, lease, now time.Time, actor string) (up models.Upload, ok bool, err error)
 	Yield(ctx context.Context, u models.Upload, why string, expires, now time.Time) (ok bool, err error)
-	Attest(ctx context.Context, a models.Attestation) (ok bool, err error)
+	Attest(ctx context.Context, a models.Attestation) (models.AttestOutcome, error)
 	Reject(ctx context.Context, r models.Rejection) (ok bool, err error)
 	Commit(ctx context.Context, c models.Committing) (ok bool, err error)
 	CloseUpload(ctx context.Context, c models.Closing) (ok bool, err error)
@@ -41,6 +42,7 @@ type Records interface {
 // Objects is what the use cases need of one store. Its errors are
 // *models.ObjectError.
 type Objects interface {
+	Bucket() string
 	CreateMultipart(ctx context.Context, spec models.ObjectSpec) (s3UploadID string, err error)
 	ListParts(ctx context.Context, key, s3UploadID string, alg models.Algorithm) iter.Seq2[models.Part, error]
 	CompleteMultipart(ctx context.Context, spec models.CompleteSpec) (models.Object, error)
@@ -48,5 +50,6 @@ type Objects interface {
 	Head(ctx context.Context, key, versionID string) (models.Object, error)
 	PresignParts(ctx context.Context, key, s3UploadID string, parts []models.PartToSign, alg models.Algorithm, expires time.Duration, now time.Time) ([]models.SignedPart, time.Time, error)
 	PresignPut(ctx context.Context, spec models.ObjectSpec, size int64, digest []byte, expires time.Duration, now time.Time) (models.SignedPart, time.Time, error)
+	PresignPost(ctx context.Context, spec models.ObjectSpec, minSize, maxSize int64, digest []byte, expires time.Duration, now time.Time) (models.SignedForm, time.Time, error)
 	PresignGet(ctx context.Context, key, versionID, disposition, contentType string, expires time.Duration, now time.Time) (string, time.Time, error)
 }

@@ -145,6 +145,12 @@ func whole(u *models.Upload) []byte {
 	return d
 }
 
+// life is how long a URL of an upload may live: the setting, or less where the session
+// ends before. Signing slides the session's end, up to its hard one.
+func (s *Service) life(u *models.Upload, col *models.Collection, now time.Time) time.Duration {
+	return max(min(col.URLExpiry, u.HardExpires.Sub(now), max(u.ExpiresAt.Sub(now), col.Deadline)), minURLExpiry)
+}
+
 // signAll signs parts of an upload. It stores nothing: the URLs must not leave before
 // what they allow is stored.
 func (s *Service) signAll(ctx context.Context, u *models.Upload, pins []models.Pin, parts []PartRequest, now time.Time) (Signed, error) {
@@ -153,10 +159,13 @@ func (s *Service) signAll(ctx context.Context, u *models.Upload, pins []models.P
 		return Signed{}, err
 	}
 	col := s.policy(u.Collection)
-	life := max(min(col.URLExpiry, u.HardExpires.Sub(now), max(u.ExpiresAt.Sub(now), col.Deadline)), minURLExpiry)
+	life := s.life(u, &col, now)
 	digests := make(map[int][]byte, len(pins))
 	for _, p := range pins {
 		digests[p.Number] = p.Digest
+	}
+	if u.Undeclared && u.Method == models.MethodSingle {
+		return Signed{}, models.Errorf(models.CodeInvalidRequest, "an upload of unknown size in one request is sent by a form")
 	}
 	if u.Method == models.MethodSingle {
 		digest := digests[1]
@@ -173,6 +182,9 @@ func (s *Service) signAll(ctx context.Context, u *models.Upload, pins []models.P
 	todo := make([]models.PartToSign, len(parts))
 	for i, p := range parts {
 		todo[i] = models.PartToSign{Number: p.Number, Size: u.PartLength(u.Size, p.Number), Digest: digests[p.Number]}
+		if u.Undeclared {
+			todo[i].Size = models.AnySize
+		}
 	}
 	out, until, err := st.PresignParts(ctx, u.Key, u.S3UploadID, todo, u.Checksum.Algorithm, life, now)
 	if err != nil {

@@ -9,9 +9,13 @@ import (
 
 // OpenRequest asks for a session to send one file. Size is in bytes.
 type OpenRequest struct {
-	Collection  string
-	Name        string
-	Size        int64
+	Collection string
+	Name       string
+	Size       int64
+	// SizeUnknown opens an upload whose size is settled when S3 attests it; Size and
+	// Checksum are then nothing.
+	SizeUnknown bool
+	Method      models.Method // with SizeUnknown only: how the bytes will come
 	ContentType string
 	Checksum    *models.Checksum // declared; Type "" is the one S3 attests for the method
 	Metadata    json.RawMessage  // a JSON object, or nil

@@ -16,6 +16,10 @@ func (s *Service) Upload(ctx context.Context, c models.Caller, id models.UploadI
 	switch u.State {
 	case models.UploadCommitted:
 		v.File = &f
+	case models.UploadRejected:
+		if u.ReusedFile != "" {
+			return s.handedOver(ctx, c, u)
+		}
 	case models.UploadUploading:
 		// Past its end the answer is expired, though nobody has written it down yet.
 		if models.Closed(&u, s.utc()) != nil {
@@ -33,6 +37,18 @@ func (s *Service) Upload(ctx context.Context, c models.Caller, id models.UploadI
 		}
 		v.Progress = p
 	}
+	return v, nil
+}
+
+// handedOver shows an upload whose bytes turned out to be a file that was there already:
+// to its owner it is committed, as that file. Its own object is reaped.
+func (s *Service) handedOver(ctx context.Context, c models.Caller, u models.Upload) (UploadView, error) {
+	f, err := s.records.File(ctx, c.Whose(), u.ReusedFile)
+	if err != nil {
+		return UploadView{}, err
+	}
+	v := UploadView{Upload: u, File: &f, Instant: true}
+	v.State, v.FileID, v.ReasonCode, v.Reason = models.UploadCommitted, f.ID, "", ""
 	return v, nil
 }
 
@@ -100,7 +116,7 @@ func (s *Service) Commit(ctx context.Context, c models.Caller, id models.UploadI
 	if effective == "" {
 		effective = u.ContentType
 	}
-	if err := allowed(&col, nil, name, effective, u.Size); err != nil {
+	if err := allowed(&col, nil, name, effective, u.Size, false); err != nil {
 		return models.File{}, err
 	}
 	now := s.utc()

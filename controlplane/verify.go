@@ -74,12 +74,19 @@ func (s *Service) record(ctx context.Context, u *models.Upload, o models.Object,
 		return settledRejected, nil
 	}
 	col := s.policy(u.Collection)
-	ok, err := s.records.Attest(ctx, models.Attestation{UploadID: u.ID, Object: o, Checksum: v.Checksum, Declared: declared,
-		Steps: len(col.Steps) > 0, Actor: actor, Now: now})
-	if err != nil || !ok {
+	out, err := s.records.Attest(ctx, models.Attestation{UploadID: u.ID, Object: o, Checksum: v.Checksum, Declared: declared,
+		Steps: len(col.Steps) > 0, Collection: &col, Actor: actor, Now: now})
+	if err != nil {
 		return settledBefore, err
 	}
-	return settledDone, nil
+	switch out {
+	case models.Attested:
+		return settledDone, nil
+	case models.AttestRefused, models.AttestHandedOver:
+		return settledRejected, nil
+	default:
+		return settledBefore, nil
+	}
 }
 
 // Settle takes notifications of one or more stores: one look-up for all of a store,

@@ -90,6 +90,10 @@ CREATE TABLE uploads (
     key                text NOT NULL,
     s3_upload_id       text,
     content_type       text NOT NULL,
+    -- the opener did not say the size: it is what S3 attests, settled at the end
+    undeclared         boolean NOT NULL DEFAULT false,
+    -- the older file of the same identity that was handed over instead
+    reused_file_id     text REFERENCES files (id),
     attempt            integer NOT NULL DEFAULT 0,
     lease_until        timestamptz,
     signed_until       timestamptz,
@@ -115,6 +119,7 @@ CREATE TABLE uploads (
     CONSTRAINT uploads_attested CHECK (state NOT IN ('completed', 'committed') OR (version_id IS NOT NULL AND completed_at IS NOT NULL)),
     CONSTRAINT uploads_unattested CHECK (state NOT IN ('init', 'uploading', 'completing') OR version_id IS NULL),
     CONSTRAINT uploads_closed_at CHECK ((state IN ('committed', 'rejected', 'aborted', 'expired')) = (closed_at IS NOT NULL)),
+    CONSTRAINT uploads_reused CHECK (reused_file_id IS NULL OR state = 'rejected'),
     CONSTRAINT uploads_reason CHECK (state <> 'rejected' OR reason_code IS NOT NULL)
 );
 CREATE UNIQUE INDEX uploads_key ON uploads (store, key);
@@ -185,6 +190,7 @@ CREATE TABLE quotas (
     collection text NOT NULL,
     files      bigint NOT NULL CHECK (files >= 0),
     bytes      bigint NOT NULL CHECK (bytes >= 0),
+    open       bigint NOT NULL DEFAULT 0 CHECK (open >= 0), -- sessions
     PRIMARY KEY (tenant, owner, collection)
 ) WITH (fillfactor = 70);
 

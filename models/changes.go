@@ -61,6 +61,7 @@ const (
 	OpenedConflict  OpenOutcome = "conflict"  // the same key, another body
 	OpenedOverQuota OpenOutcome = "over_quota"
 	OpenedOverGrant OpenOutcome = "over_grant"
+	OpenedTooMany   OpenOutcome = "too_many" // open uploads
 )
 
 // Signing is what is stored before URLs leave the house: the pins, and how long the
@@ -81,9 +82,22 @@ type Attestation struct {
 	Checksum Checksum // what is recorded: one of Object.Checksums, or none
 	Declared bool     // the client stated it, whole or by parts
 	Steps    bool     // the collection has a processing chain
-	Actor    string
-	Now      time.Time
+	// Collection is the policy that is settled now where it could not be at open: the size
+	// that nobody declared, the identity that only S3's checksum tells.
+	Collection *Collection
+	Actor      string
+	Now        time.Time
 }
+
+// AttestOutcome is what became of an attestation.
+type AttestOutcome string
+
+const (
+	Attested         AttestOutcome = "attested"
+	AttestLost       AttestOutcome = "lost"    // the upload was not waiting for it any more
+	AttestRefused    AttestOutcome = "refused" // rejected, with the code in the row
+	AttestHandedOver AttestOutcome = "reused"  // the older file of the same identity stands in
+)
 
 // Rejection closes an upload whose bytes are not those that were declared.
 type Rejection struct {
@@ -91,6 +105,7 @@ type Rejection struct {
 	Code      Code
 	Reason    string
 	VersionID string // what was looked at
+	Reused    FileID // the older file that is handed over instead; "" for none
 	Actor     string
 	Now       time.Time
 }

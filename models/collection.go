@@ -14,6 +14,7 @@ type Collection struct {
 
 	MaxFiles int64 // living files per owner; 0: no limit
 	MaxBytes int64 // bytes of living files per owner; 0: no limit
+	MaxOpen  int64 // open uploads per owner; 0: no limit
 
 	Dedupe            DedupeMode
 	Algorithm         Algorithm
@@ -47,5 +48,5 @@ type Step struct {
 // Guarded tells whether the owner's row in quotas is kept for the collection: only
 // where it limits or dedupes.
 func (c *Collection) Guarded() bool {
-	return c.MaxFiles > 0 || c.MaxBytes > 0 || c.Dedupe != DedupeNone
+	return c.MaxFiles > 0 || c.MaxBytes > 0 || c.MaxOpen > 0 || c.Dedupe != DedupeNone
 }

@@ -93,7 +93,7 @@ func Expected(u *Upload, pins []Pin) (want Checksum, conflict bool) {
 }
 
 func fromPins(u *Upload, pins []Pin) (Checksum, bool) {
-	if u.Checksum.Algorithm == "" || len(pins) != u.PartCount {
+	if u.Checksum.Algorithm == "" || u.Undeclared || len(pins) != u.PartCount {
 		return Checksum{}, false
 	}
 	digests := make([][]byte, u.PartCount)
@@ -138,7 +138,7 @@ func Verify(u *Upload, want Checksum, o Object) Verdict {
 	if o.UploadID != u.ID {
 		return Verdict{Foreign: true}
 	}
-	if o.Size != u.Size {
+	if !u.Undeclared && o.Size != u.Size {
 		return Verdict{Code: CodeSizeMismatch,
 			Reason: fmt.Sprintf("declared %d bytes, S3 holds %d", u.Size, o.Size)}
 	}
@@ -175,6 +175,9 @@ type PartProblem struct {
 // client's own list (optional): S3's list decides, the others are compared. nil means
 // that nothing is wrong.
 func CheckParts(u *Upload, listed []Part, pins []Pin, claimed []Part) *PartProblem {
+	if u.Undeclared {
+		return checkUndeclared(listed, claimed)
+	}
 	byNumber := make(map[int]Part, len(listed))
 	for _, p := range listed {
 		byNumber[p.Number] = p
@@ -216,6 +219,60 @@ func CheckParts(u *Upload, listed []Part, pins []Pin, claimed []Part) *PartProbl
 	return nil
 }
 
+// checkUndeclared judges the parts of an upload whose size nobody declared: they must be
+// 1 to N without a gap and, where the client lists its own, exactly those.
+func checkUndeclared(listed, claimed []Part) *PartProblem {
+	have := make(map[int]Part, len(listed))
+	last := 0
+	for _, p := range listed {
+		have[p.Number] = p
+		last = max(last, p.Number)
+	}
+	for _, c := range claimed {
+		last = max(last, c.Number)
+	}
+	var missing, corrupt []int
+	for n := 1; n <= max(last, 1); n++ {
+		if _, ok := have[n]; !ok {
+			missing = append(missing, n)
+		}
+	}
+	if len(missing) > 0 {
+		return &PartProblem{CodeMissingParts, missing}
+	}
+	if len(claimed) == 0 {
+		return nil
+	}
+	told := make(map[int]bool, len(claimed))
+	for _, c := range claimed {
+		told[c.Number] = true
+		if c.ETag != "" && strings.Trim(c.ETag, `"`) != have[c.Number].ETag {
+			corrupt = append(corrupt, c.Number)
+		}
+	}
+	for _, p := range listed {
+		if !told[p.Number] {
+			corrupt = append(corrupt, p.Number) // S3 holds a part that the client does not know of
+		}
+	}
+	if len(corrupt) > 0 {
+		return &PartProblem{CodePartCorrupt, corrupt}
+	}
+	return nil
+}
+
+// SizeAllowed tells whether a size that nobody declared is within the policy, once S3
+// has told it.
+func SizeAllowed(c *Collection, size int64) error {
+	switch {
+	case c.MaxSize > 0 && size > c.MaxSize:
+		return Errorf(CodeTooLarge, "the collection takes files of at most %d bytes", c.MaxSize).With("max_size", c.MaxSize)
+	case size < c.MinSize:
+		return Errorf(CodeInvalidRequest, "size: the collection takes files of at least %d bytes", c.MinSize).With("field", "size")
+	}
+	return nil
+}
+
 // MissingRanges are the part numbers of 1..count that are not listed, as ranges with
 // both ends included.
 func MissingRanges(listed []Part, count int) [][2]int {
@@ -245,6 +302,9 @@ func MissingRanges(listed []Part, count int) [][2]int {
 func Closed(u *Upload, now time.Time) error {
 	switch u.State {
 	case UploadRejected:
+		if u.ReusedFile != "" {
+			return Errorf(CodeSessionClosed, "the upload is committed: the same file was there already")
+		}
 		return Errorf(u.ReasonCode, "%s", u.Reason)
 	case UploadExpired:
 		return Errorf(CodeSessionExpired, "the upload has expired")

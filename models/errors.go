@@ -110,6 +110,15 @@ func ErrorCode(err error) Code {
 	return CodeInternal
 }
 
+// Sentence returns what an error says to people, "" if it has no code.
+func Sentence(err error) string {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Message
+	}
+	return ""
+}
+
 // ObjectErrorKind classifies what a store answered. The adapter classifies, the
 // use case decides what follows.
 type ObjectErrorKind string

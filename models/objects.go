@@ -73,6 +73,9 @@ type DeleteResult struct {
 	Err       *ObjectError
 }
 
+// AnySize, as the size of a part to sign, leaves its length to the client.
+const AnySize = -1
+
 // PartToSign asks for the URL of one part of exactly Size bytes and, where Digest is
 // given, of exactly those bytes.
 type PartToSign struct {

@@ -16,10 +16,13 @@ type Upload struct {
 	ReplicaID  ReplicaID
 	State      UploadState
 	Geometry
-	Size     int64
-	Checksum Checksum // planned algorithm and type; Value only if declared
-	Commit   CommitMode
-	Identity string // see IdentityOf; empty: nothing declared
+	Size int64
+	// Undeclared says that the opener did not tell the size: Size is 0 until S3 attests it,
+	// PartSize is 0, PartCount the most there can be.
+	Undeclared bool
+	Checksum   Checksum // planned algorithm and type; Value only if declared
+	Commit     CommitMode
+	Identity   string // see IdentityOf; empty: nothing declared
 
 	Store       StoreName
 	Key         string
@@ -38,6 +41,7 @@ type Upload struct {
 
 	ReasonCode Code
 	Reason     string
+	ReusedFile FileID // the older file of the same identity, handed over instead of its own
 
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
@@ -49,7 +53,7 @@ type Upload struct {
 func (u *Upload) Open() bool { return len(Uploads.Next[u.State]) > 0 }
 
 // EmptyBody tells whether the object has no byte: its checksum is then known.
-func (u *Upload) EmptyBody() bool { return u.Size == 0 }
+func (u *Upload) EmptyBody() bool { return u.Size == 0 && !u.Undeclared }
 
 // File is the record that the user keeps.
 type File struct {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"berth/models"
@@ -33,11 +34,14 @@ func (s *Store) PresignParts(ctx context.Context, key, s3UploadID string, parts 
 	if len(parts) > models.MaxParts {
 		return nil, time.Time{}, invalid(op, "more than %d parts", models.MaxParts)
 	}
+	anySize := 0
 	for i := range parts {
 		p := &parts[i]
 		switch {
 		case p.Number < 1 || p.Number > models.MaxParts:
 			return nil, time.Time{}, invalid(op, "part number %d is not 1 to %d", p.Number, models.MaxParts)
+		case p.Size == models.AnySize && len(p.Digest) == 0:
+			anySize++
 		case p.Size < 1 || p.Size > models.MaxPartSize:
 			return nil, time.Time{}, invalid(op, "part %d: size %d is not 1 to %d", p.Number, p.Size, models.MaxPartSize)
 		case len(p.Digest) > 0 && len(p.Digest) != alg.Size():
@@ -48,7 +52,25 @@ func (s *Store) PresignParts(ctx context.Context, key, s3UploadID string, parts 
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	return s.signer.signParts(&t, key, s3UploadID, parts, alg), t.until, nil
+	switch anySize {
+	case 0:
+		return s.signer.signParts(&t, key, s3UploadID, parts, alg), t.until, nil
+	case len(parts):
+		return s.signAnySize(&t, key, s3UploadID, parts), t.until, nil
+	}
+	return nil, time.Time{}, invalid(op, "some parts have a size and some have none")
+}
+
+// signAnySize signs parts whose length is the client's to choose: content-length is not
+// signed, and S3 alone bounds it.
+func (s *Store) signAnySize(t *stamp, key, s3UploadID string, parts []models.PartToSign) []models.SignedPart {
+	out := make([]models.SignedPart, len(parts))
+	for i, p := range parts {
+		q := []pair{{"partNumber", strconv.Itoa(p.Number)}, {"uploadId", s3UploadID}, {"x-id", "UploadPart"}}
+		out[i] = models.SignedPart{Number: p.Number, Size: models.AnySize, Method: "PUT", Headers: map[string]string{},
+			URL: s.signer.sign(t, request{method: "PUT", key: key, query: q})}
+	}
+	return out
 }
 
 // PresignPut signs the PUT of a whole object, which succeeds only while nothing lies at

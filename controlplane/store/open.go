@@ -21,7 +21,7 @@ func (s *Store) Open(ctx context.Context, o models.Opening) (models.OpenOutcome,
 	err := s.within(ctx, "open", func(t tx) error {
 		var err error
 		outcome, up, file, err = t.open(o)
-		if err == nil && (outcome == models.OpenedOverQuota || outcome == models.OpenedOverGrant) {
+		if err == nil && (outcome == models.OpenedOverQuota || outcome == models.OpenedOverGrant || outcome == models.OpenedTooMany) {
 			return errRefused // nothing of this stays, the idempotency key least of all
 		}
 		return err
@@ -58,9 +58,8 @@ func (t tx) open(o models.Opening) (outcome models.OpenOutcome, up models.Upload
 		return
 	}
 	if o.Collection.Guarded() {
-		ok, err := t.reserve(o)
-		if err != nil || !ok {
-			return models.OpenedOverQuota, up, file, err
+		if outcome, err = t.reserve(o); err != nil || outcome != models.OpenedNew {
+			return
 		}
 	}
 	if o.GrantFiles > 0 {
@@ -149,13 +148,25 @@ func (t tx) guardOwner(u models.Upload) error {
 	return err
 }
 
-// reserve checks and takes in one statement.
-func (t tx) reserve(o models.Opening) (bool, error) {
-	return t.one(`UPDATE quotas SET files = files + 1, bytes = bytes + @size
+// reserve checks and takes in one statement: it, not the look before it, decides.
+func (t tx) reserve(o models.Opening) (models.OpenOutcome, error) {
+	a := args{"tenant": o.Upload.Tenant, "owner": o.Upload.Owner, "collection": o.Upload.Collection, "size": o.Upload.Size,
+		"max_files": o.Collection.MaxFiles, "max_bytes": o.Collection.MaxBytes, "max_open": o.Collection.MaxOpen}
+	ok, err := t.one(`UPDATE quotas SET files = files + 1, bytes = bytes + @size, open = open + 1
 		WHERE tenant = @tenant AND owner = @owner AND collection = @collection
-		  AND (CAST(@max_files AS bigint) = 0 OR files + 1 <= @max_files) AND (CAST(@max_bytes AS bigint) = 0 OR bytes + @size <= @max_bytes)`,
-		args{"tenant": o.Upload.Tenant, "owner": o.Upload.Owner, "collection": o.Upload.Collection, "size": o.Upload.Size,
-			"max_files": o.Collection.MaxFiles, "max_bytes": o.Collection.MaxBytes})
+		  AND (CAST(@max_files AS bigint) = 0 OR files + 1 <= @max_files) AND (CAST(@max_bytes AS bigint) = 0 OR bytes + @size <= @max_bytes)
+		  AND (CAST(@max_open AS bigint) = 0 OR open + 1 <= @max_open)`, a)
+	if err != nil || ok {
+		return models.OpenedNew, err
+	}
+	var held struct{ Open int64 }
+	if _, err := t.read(&held, `SELECT open FROM quotas WHERE tenant = @tenant AND owner = @owner AND collection = @collection`, a); err != nil {
+		return "", err
+	}
+	if o.Collection.MaxOpen > 0 && held.Open >= o.Collection.MaxOpen {
+		return models.OpenedTooMany, nil
+	}
+	return models.OpenedOverQuota, nil
 }
 
 // useGrant counts one upload against a grant that limits how many it opens.
@@ -198,14 +209,24 @@ func (t tx) same(o models.Opening) (models.OpenOutcome, models.Upload, models.Fi
 	if o.Collection.Dedupe == models.DedupeNone {
 		return models.OpenedNew, models.Upload{}, models.File{}, nil
 	}
-	var f fileRow
-	n, err = t.read(&f, `SELECT `+fileColumns+` FROM files f
-		WHERE f.tenant = @tenant AND f.owner = @owner AND f.collection = @collection AND f.identity = @identity
-		  AND f.identity IS NOT NULL AND f.state IN ('preparing', 'processing', 'active', 'blocked')`, a)
-	if err != nil || n == 0 {
+	f, found, err := t.living(o.Upload.Tenant, o.Upload.Owner, o.Upload.Collection, o.Upload.Identity)
+	if err != nil || !found {
 		return models.OpenedNew, models.Upload{}, models.File{}, err
 	}
-	return models.OpenedDuplicate, models.Upload{}, f.model(), nil
+	return models.OpenedDuplicate, models.Upload{}, f, nil
+}
+
+// living finds the living file of an identity. The caller holds the owner guard.
+func (t tx) living(tenant models.Tenant, owner models.Owner, collection, identity string) (models.File, bool, error) {
+	if identity == "" {
+		return models.File{}, false, nil
+	}
+	var f fileRow
+	n, err := t.read(&f, `SELECT `+fileColumns+` FROM files f
+		WHERE f.tenant = @tenant AND f.owner = @owner AND f.collection = @collection AND f.identity = @identity
+		  AND f.identity IS NOT NULL AND f.state IN ('preparing', 'processing', 'active', 'blocked')`,
+		args{"tenant": tenant, "owner": owner, "collection": collection, "identity": identity})
+	return f.model(), n == 1, err
 }
 
 func (t tx) insertFile(o models.Opening) error {
@@ -237,14 +258,14 @@ func (t tx) insertUpload(o models.Opening) error {
 	u := o.Upload
 	_, err := t.exec(`INSERT INTO uploads (id, tenant, owner, collection, file_id, replica_id, state, method, size,
 			part_size, part_count, checksum_algorithm, checksum_type, checksum_value, commit_mode, identity, store, key,
-			content_type, grace, signed_until, expires_at, hard_expires_at, created_at, updated_at)
+			content_type, undeclared, grace, signed_until, expires_at, hard_expires_at, created_at, updated_at)
 		VALUES (@id, @tenant, @owner, @collection, @file, @replica, @state, @method, @size, @part_size, @part_count,
-			@alg, @type, @value, @commit, @identity, @store, @key, @content_type, make_interval(secs => @grace),
+			@alg, @type, @value, @commit, @identity, @store, @key, @content_type, @undeclared, make_interval(secs => @grace),
 			@signed, @expires, @hard, @now, @now)`,
 		args{"id": u.ID, "tenant": u.Tenant, "owner": u.Owner, "collection": u.Collection, "file": u.FileID,
 			"replica": u.ReplicaID, "state": u.State, "method": u.Method, "size": u.Size, "part_size": u.PartSize,
 			"part_count": u.PartCount, "alg": u.Checksum.Algorithm, "type": u.Checksum.Type, "value": u.Checksum.Value,
-			"commit": u.Commit, "identity": null(u.Identity), "store": u.Store, "key": u.Key, "content_type": u.ContentType,
+			"commit": u.Commit, "identity": null(u.Identity), "store": u.Store, "key": u.Key, "content_type": u.ContentType, "undeclared": u.Undeclared,
 			"grace": o.Grace.Seconds(), "signed": nullTime(u.SignedUntil), "expires": u.ExpiresAt, "hard": u.HardExpires, "now": o.Now})
 	return err
 }

@@ -9,86 +9,157 @@ import (
 )
 
 // Attest records S3's word: the one door to completed (F1). In one transaction it moves
-// upload, replica and file on, cancels the reap task and writes the event. ok is false
-// when the upload was not waiting for it any more; nothing is changed then.
-func (s *Store) Attest(ctx context.Context, a models.Attestation) (ok bool, err error) {
+// upload, replica and file on, cancels the reap task and writes the event. What could not
+// be settled at open is settled here, under the owner guard: the size that nobody
+// declared, the identity that only S3's checksum tells.
+func (s *Store) Attest(ctx context.Context, a models.Attestation) (out models.AttestOutcome, err error) {
 	err = s.within(ctx, "attest", func(t tx) error {
-		ok = false
-		u, _, err := t.upload(models.Whose{}, a.UploadID)
+		out, err = t.attest(a)
+		return err
+	})
+	if violates(err, "files_identity") {
+		// Two at once, under a policy that was changed meanwhile: the index is the last
+		// defence. The next look settles it against the one that won.
+		return models.AttestLost, models.Errorf(models.CodeBusy, "another upload of the same file was settled at the same time").Because(err)
+	}
+	return out, err
+}
+
+func (t tx) attest(a models.Attestation) (models.AttestOutcome, error) {
+	u, f, err := t.lockUpload(a.UploadID)
+	if err != nil {
+		return "", err
+	}
+	if !models.Uploads.May(u.State, models.UploadCompleted) {
+		return models.AttestLost, nil
+	}
+	identity, out, err := t.settleLate(u, f, a)
+	if err != nil || out != models.Attested {
+		return out, err
+	}
+	ar := args{"id": u.ID, "version": a.Object.VersionID, "etag": a.Object.ETag, "alg": a.Checksum.Algorithm, "type": a.Checksum.Type,
+		"value": a.Checksum.Value, "size": a.Object.Size, "now": a.Now}
+	if err := t.must(`UPDATE uploads SET state = 'completed', lease_until = NULL, version_id = @version, etag = @etag, size = @size,
+			attested_algorithm = @alg, attested_type = @type, attested_value = @value, completed_at = @now, updated_at = @now
+		WHERE id = @id AND state IN `+from(models.Uploads, models.UploadCompleted), ar, "upload to completed"); err != nil {
+		return "", err
+	}
+	if err := t.moved(f.ID, withVersion(step(a.Now, "upload", string(u.ID), u.State, models.UploadCompleted, a.Actor, ""), a.Object.VersionID)); err != nil {
+		return "", err
+	}
+	if err := t.must(`UPDATE replicas SET state = 'ready', version_id = @version, etag = @etag, size = @size, updated_at = @now
+		WHERE id = @id AND state IN `+from(models.Replicas, models.ReplicaReady),
+		args{"id": u.ReplicaID, "version": a.Object.VersionID, "etag": a.Object.ETag, "size": a.Object.Size, "now": a.Now}, "replica to ready"); err != nil {
+		return "", err
+	}
+	if err := t.moved(f.ID, withVersion(step(a.Now, "replica", string(u.ReplicaID), models.ReplicaWriting, models.ReplicaReady, a.Actor, ""), a.Object.VersionID)); err != nil {
+		return "", err
+	}
+	ar["id"], ar["declared"], ar["identity"] = f.ID, a.Declared, null(identity)
+	if err := t.must(`UPDATE files SET version_id = @version, etag = @etag, size = @size, checksum_algorithm = @alg, checksum_type = @type,
+			checksum_value = @value, declared = @declared, identity = COALESCE(identity, @identity), updated_at = @now
+		WHERE id = @id AND state = 'preparing'`, ar, "version of file"); err != nil {
+		return "", err
+	}
+	if _, err := t.exec(`DELETE FROM pins WHERE upload_id = @id`, args{"id": u.ID}); err != nil {
+		return "", err
+	}
+	if u.Commit == models.CommitDeferred {
+		return models.Attested, nil
+	}
+	return models.Attested, t.attach(u, f, a.Steps, a.Actor, a.Now)
+}
+
+// settleLate holds an attested upload against what could not be checked at open. An
+// overrun and a duplicate end in rejected, with the code; where the collection reuses, the
+// older file is handed over. The identity that it returns is for the file's row.
+func (t tx) settleLate(u models.Upload, f models.File, a models.Attestation) (identity string, out models.AttestOutcome, err error) {
+	c := a.Collection
+	refuse := func(code models.Code, reason string, reused models.FileID) (string, models.AttestOutcome, error) {
+		err := t.reject(u, f, models.Rejection{Code: code, Reason: reason, VersionID: a.Object.VersionID, Reused: reused, Actor: a.Actor, Now: a.Now})
+		if reused != "" {
+			return "", models.AttestHandedOver, err
+		}
+		return "", models.AttestRefused, err
+	}
+	if u.Undeclared {
+		if err := models.SizeAllowed(c, a.Object.Size); err != nil {
+			return refuse(models.ErrorCode(err), models.Sentence(err), "")
+		}
+	}
+	if f.Guarded && c.Dedupe != models.DedupeNone && u.Identity == "" {
+		identity = models.IdentityOf(a.Checksum, u.PartSize, a.Object.Size)
+		old, found, err := t.living(f.Tenant, f.Owner, f.Collection, identity)
+		switch {
+		case err != nil:
+			return "", "", err
+		case found && c.Dedupe == models.DedupeReuse && old.State == models.FileActive:
+			return refuse(models.CodeDuplicateFile, "the same file is already there", old.ID)
+		case found:
+			return refuse(models.CodeDuplicateFile, "the same file is already there", "")
+		}
+	}
+	if u.Undeclared && f.Guarded {
+		ok, err := t.one(`UPDATE quotas SET bytes = bytes + @size WHERE tenant = @tenant AND owner = @owner AND collection = @collection
+			AND (CAST(@max AS bigint) = 0 OR bytes + @size <= @max)`,
+			args{"tenant": f.Tenant, "owner": f.Owner, "collection": f.Collection, "size": a.Object.Size, "max": c.MaxBytes})
+		if err != nil {
+			return "", "", err
+		}
+		if !ok {
+			return refuse(models.CodeQuotaExceeded, "the owner may have no more in this collection", "")
+		}
+	}
+	return identity, models.Attested, nil
+}
+
+// lockUpload takes owner guard and file of an upload, in their order, and returns both as
+// they stand then.
+func (t tx) lockUpload(id models.UploadID) (models.Upload, models.File, error) {
+	u, _, err := t.upload(models.Whose{}, id)
+	if err != nil {
+		return u, models.File{}, err
+	}
+	if err := t.lockGuard(u.FileID); err != nil {
+		return u, models.File{}, err
+	}
+	f, err := t.lockFile(u.FileID)
+	if err != nil {
+		return u, f, err
+	}
+	u, _, err = t.upload(models.Whose{}, id)
+	return u, f, err
+}
+
+// Reject closes an upload whose bytes are not those that were declared: its file fails,
+// the quota is released, the object is reaped now. ok is false when it was not waiting for
+// a verdict any more.
+func (s *Store) Reject(ctx context.Context, r models.Rejection) (ok bool, err error) {
+	err = s.within(ctx, "reject", func(t tx) error {
+		u, f, err := t.lockUpload(r.UploadID)
 		if err != nil {
 			return err
 		}
-		f, err := t.lockFile(u.FileID)
-		if err != nil {
-			return err
-		}
-		ok, err = t.one(`UPDATE uploads SET state = 'completed', lease_until = NULL, version_id = @version, etag = @etag,
-				attested_algorithm = @alg, attested_type = @type, attested_value = @value,
-				completed_at = @now, updated_at = @now
-			WHERE id = @id AND state IN `+from(models.Uploads, models.UploadCompleted),
-			args{"id": u.ID, "version": a.Object.VersionID, "etag": a.Object.ETag, "alg": a.Checksum.Algorithm,
-				"type": a.Checksum.Type, "value": a.Checksum.Value, "now": a.Now})
-		if err != nil || !ok {
-			return err
-		}
-		if err := t.moved(f.ID, withVersion(step(a.Now, "upload", string(u.ID), u.State, models.UploadCompleted, a.Actor, ""), a.Object.VersionID)); err != nil {
-			return err
-		}
-		if err := t.must(`UPDATE replicas SET state = 'ready', version_id = @version, etag = @etag, updated_at = @now
-			WHERE id = @id AND state IN `+from(models.Replicas, models.ReplicaReady),
-			args{"id": u.ReplicaID, "version": a.Object.VersionID, "etag": a.Object.ETag, "now": a.Now}, "replica to ready"); err != nil {
-			return err
-		}
-		if err := t.moved(f.ID, withVersion(step(a.Now, "replica", string(u.ReplicaID), models.ReplicaWriting, models.ReplicaReady, a.Actor, ""), a.Object.VersionID)); err != nil {
-			return err
-		}
-		if err := t.must(`UPDATE files SET version_id = @version, etag = @etag, checksum_algorithm = @alg, checksum_type = @type,
-				checksum_value = @value, declared = @declared, updated_at = @now
-			WHERE id = @id AND state = 'preparing'`,
-			args{"id": f.ID, "version": a.Object.VersionID, "etag": a.Object.ETag, "alg": a.Checksum.Algorithm,
-				"type": a.Checksum.Type, "value": a.Checksum.Value, "declared": a.Declared, "now": a.Now}, "version of file"); err != nil {
-			return err
-		}
-		if _, err := t.exec(`DELETE FROM pins WHERE upload_id = @id`, args{"id": u.ID}); err != nil {
-			return err
-		}
-		if u.Commit == models.CommitDeferred {
+		if ok = models.Uploads.May(u.State, models.UploadRejected); !ok {
 			return nil
 		}
-		return t.attach(u, a.Steps, a.Actor, a.Now)
+		return t.reject(u, f, r)
 	})
 	return ok, err
 }
 
-// Reject closes an upload whose bytes are not those that were declared: its file fails,
-// the quota is released, the object is reaped now.
-func (s *Store) Reject(ctx context.Context, r models.Rejection) (ok bool, err error) {
-	err = s.within(ctx, "reject", func(t tx) error {
-		ok = false
-		u, _, err := t.upload(models.Whose{}, r.UploadID)
-		if err != nil {
-			return err
-		}
-		if err := t.lockGuard(u.FileID); err != nil {
-			return err
-		}
-		f, err := t.lockFile(u.FileID)
-		if err != nil {
-			return err
-		}
-		ok, err = t.one(`UPDATE uploads SET state = 'rejected', lease_until = NULL, reason_code = @code, reason = @reason,
-				closed_at = @now, updated_at = @now
-			WHERE id = @id AND state IN `+from(models.Uploads, models.UploadRejected),
-			args{"id": u.ID, "code": r.Code, "reason": r.Reason, "now": r.Now})
-		if err != nil || !ok {
-			return err
-		}
-		if err := t.moved(f.ID, withVersion(step(r.Now, "upload", string(u.ID), u.State, models.UploadRejected, r.Actor, r.Reason), r.VersionID)); err != nil {
-			return err
-		}
-		return t.failFile(f, r.Code, r.Reason, r.Actor, r.Now)
-	})
-	return ok, err
+// reject is Reject; the caller holds owner guard and file.
+func (t tx) reject(u models.Upload, f models.File, r models.Rejection) error {
+	if err := t.must(`UPDATE uploads SET state = 'rejected', lease_until = NULL, reason_code = @code, reason = @reason,
+			reused_file_id = @reused, closed_at = @now, updated_at = @now
+		WHERE id = @id AND state IN `+from(models.Uploads, models.UploadRejected),
+		args{"id": u.ID, "code": r.Code, "reason": r.Reason, "reused": null(string(r.Reused)), "now": r.Now}, "upload to rejected"); err != nil {
+		return err
+	}
+	if err := t.moved(f.ID, withVersion(step(r.Now, "upload", string(u.ID), u.State, models.UploadRejected, r.Actor, r.Reason), r.VersionID)); err != nil {
+		return err
+	}
+	return t.failFile(f, r.Code, r.Reason, r.Actor, r.Now)
 }
 
 // CloseUpload ends an upload that will not become a file: its file fails, the quota is
@@ -102,14 +173,7 @@ func (s *Store) CloseUpload(ctx context.Context, c models.Closing) (ok bool, err
 }
 
 func (t tx) close(c models.Closing) (bool, error) {
-	u, _, err := t.upload(c.Whose, c.ID)
-	if err != nil {
-		return false, err
-	}
-	if err := t.lockGuard(u.FileID); err != nil {
-		return false, err
-	}
-	f, err := t.lockFile(u.FileID)
+	u, f, err := t.lockUpload(c.ID)
 	if err != nil {
 		return false, err
 	}
@@ -135,18 +199,12 @@ func (t tx) close(c models.Closing) (bool, error) {
 // does not rest in completed, or is past its end.
 func (s *Store) Commit(ctx context.Context, c models.Committing) (ok bool, err error) {
 	err = s.within(ctx, "commit", func(t tx) error {
-		ok = false
-		u, _, err := t.upload(c.Whose, c.ID)
+		u, f, err := t.lockUpload(c.ID)
 		if err != nil {
 			return err
 		}
-		f, err := t.lockFile(u.FileID)
-		if err != nil {
-			return err
-		}
-		u, _, err = t.upload(c.Whose, c.ID) // as it stands under the lock
-		if err != nil {
-			return err
+		if c.Whose != (models.Whose{Tenant: u.Tenant, Owner: u.Owner}) {
+			return models.NotFound("upload")
 		}
 		if ok = u.State == models.UploadCompleted && c.Now.Before(u.ExpiresAt); !ok {
 			return nil
@@ -157,7 +215,7 @@ func (s *Store) Commit(ctx context.Context, c models.Committing) (ok bool, err e
 			"describe file"); err != nil {
 			return err
 		}
-		return t.attach(u, c.Steps, c.Actor, c.Now)
+		return t.attach(u, f, c.Steps, c.Actor, c.Now)
 	})
 	return ok, err
 }
@@ -165,7 +223,7 @@ func (s *Store) Commit(ctx context.Context, c models.Committing) (ok bool, err e
 // attach makes a completed upload committed and its file visible, or hands it to the
 // processing chain. The reap task is cancelled here, in the same transaction: from now
 // on a living file references the version.
-func (t tx) attach(u models.Upload, steps bool, actor string, now time.Time) error {
+func (t tx) attach(u models.Upload, f models.File, steps bool, actor string, now time.Time) error {
 	if err := t.must(`UPDATE uploads SET state = 'committed', closed_at = @now, updated_at = @now
 		WHERE id = @id AND state IN `+from(models.Uploads, models.UploadCommitted), args{"id": u.ID, "now": now}, "upload to committed"); err != nil {
 		return err
@@ -187,6 +245,11 @@ func (t tx) attach(u models.Upload, steps bool, actor string, now time.Time) err
 	}
 	if err := t.cancelTasks(models.TaskReap, string(u.ReplicaID), u.FileID, actor, now); err != nil {
 		return err
+	}
+	if f.Guarded {
+		if err := t.unreserve(f, 0, 0); err != nil {
+			return err
+		}
 	}
 	if steps {
 		return t.insertTask(models.Task{ID: models.NewTaskID(), Kind: models.TaskProcess, Target: string(u.FileID),
@@ -271,14 +334,25 @@ func (t tx) moveReplica(r models.Replica, to models.ReplicaState, actor, why str
 	return t.moved(r.FileID, withVersion(step(now, "replica", string(r.ID), r.State, to, actor, why), r.VersionID))
 }
 
-// release gives back what a file had reserved. The caller holds the owner guard.
+// release gives back what a file had reserved: its place, its bytes and, while it was
+// still being prepared, its session. The caller holds the owner guard.
 func (t tx) release(f models.File) error {
 	if !f.Guarded {
 		return nil
 	}
+	if f.State == models.FilePreparing {
+		return t.unreserve(f, 1, f.Size)
+	}
 	return t.must(`UPDATE quotas SET files = files - 1, bytes = bytes - @size
 		WHERE tenant = @tenant AND owner = @owner AND collection = @collection`,
 		args{"tenant": f.Tenant, "owner": f.Owner, "collection": f.Collection, "size": f.Size}, "release quota")
+}
+
+// unreserve ends a session in the owner's row, with so many files and bytes given back.
+func (t tx) unreserve(f models.File, files, bytes int64) error {
+	return t.must(`UPDATE quotas SET files = files - @files, bytes = bytes - @bytes, open = open - 1
+		WHERE tenant = @tenant AND owner = @owner AND collection = @collection`,
+		args{"tenant": f.Tenant, "owner": f.Owner, "collection": f.Collection, "files": files, "bytes": bytes}, "end session in quota")
 }
 
 // lockGuard takes the owner guard of a file, if the file is counted there: before the

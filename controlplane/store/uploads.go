@@ -38,6 +38,19 @@ func (t tx) upload(w models.Whose, id models.UploadID) (models.Upload, models.Fi
 	return u, f, err
 }
 
+// UploadOf finds a caller's upload by what S3 calls it: key and multipart upload id, both
+// of the same upload ("" for a single PUT). Any other combination is NOT_FOUND.
+func (s *Store) UploadOf(ctx context.Context, w models.Whose, stores []models.StoreName, key, s3UploadID string) (models.UploadID, error) {
+	var row struct{ ID string }
+	n, err := s.alone(ctx).read(&row, `SELECT u.id FROM uploads u WHERE u.store = ANY(CAST(@stores AS text[])) AND u.key = @key
+			AND COALESCE(u.s3_upload_id, '') = @s3 AND u.tenant = @tenant AND u.owner = @owner`,
+		args{"stores": textArray(stores), "key": key, "s3": s3UploadID, "tenant": w.Tenant, "owner": w.Owner})
+	if err == nil && n != 1 {
+		err = models.NotFound("upload")
+	}
+	return models.UploadID(row.ID), wrap("upload of key", err)
+}
+
 // UploadsAt returns the uploads whose keys in a store these are. Unknown keys are left out.
 func (s *Store) UploadsAt(ctx context.Context, store models.StoreName, keys []string) (map[string]models.Upload, error) {
 	var rows []uploadRow

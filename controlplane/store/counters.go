@@ -1,0 +1,110 @@
+package store
+
+import (
+	"context"
+
+	"berth/models"
+)
+
+// quotaDrift compares quotas with the files that are counted in them. It is one
+// statement, hence one snapshot; and since every transaction that changes the one
+// changes the other, a difference in it is drift and never a change in flight.
+const quotaDrift = `SELECT 'quotas' AS counter, COALESCE(q.tenant, f.tenant) AS tenant, COALESCE(q.owner, f.owner) AS owner,
+		COALESCE(q.collection, f.collection) AS collection, COALESCE(q.files, 0) AS count, COALESCE(q.bytes, 0) AS bytes,
+		COALESCE(f.n, 0) AS real_count, COALESCE(f.b, 0) AS real_bytes
+	FROM quotas q FULL JOIN (SELECT tenant, owner, collection, count(*) AS n, sum(size)::bigint AS b FROM files WHERE guarded GROUP BY 1, 2, 3) f
+	  ON f.tenant = q.tenant AND f.owner = q.owner AND f.collection = q.collection
+	WHERE (COALESCE(q.files, 0), COALESCE(q.bytes, 0)) IS DISTINCT FROM (COALESCE(f.n, 0), COALESCE(f.b, 0))`
+
+// usageDrift compares what a store's slots add up to with the replicas, as quotaDrift.
+const usageDrift = `SELECT 'store_usage' AS counter, CAST(@store AS text) AS store, u.n AS count, u.b AS bytes, r.n AS real_count, r.b AS real_bytes
+	FROM (SELECT COALESCE(sum(replicas), 0)::bigint AS n, COALESCE(sum(bytes), 0)::bigint AS b FROM store_usage_slots WHERE store = @store) u,
+	     (SELECT count(*) AS n, COALESCE(sum(size), 0)::bigint AS b FROM replicas WHERE store = @store AND state <> 'deleted') r
+	WHERE (u.n, u.b) <> (r.n, r.b)`
+
+type driftRow struct {
+	Counter, Tenant, Owner, Collection, Store string
+	Count, Bytes, RealCount, RealBytes        int64
+}
+
+func (r *driftRow) model() models.Drift {
+	return models.Drift{Counter: r.Counter, Tenant: models.Tenant(r.Tenant), Owner: models.Owner(r.Owner), Collection: r.Collection,
+		Store: models.StoreName(r.Store), Count: r.Count, Bytes: r.Bytes, RealCount: r.RealCount, RealBytes: r.RealBytes}
+}
+
+// Drift finds counters that are not what the rows say: the store's usage, and at most
+// limit owners' quotas, in order, after the one given.
+func (s *Store) Drift(ctx context.Context, store models.StoreName, after models.Drift, limit int) ([]models.Drift, error) {
+	var rows []driftRow
+	if after == (models.Drift{}) {
+		if _, err := s.alone(ctx).read(&rows, usageDrift, args{"store": store}); err != nil {
+			return nil, wrap("drift of store usage", err)
+		}
+	}
+	var quotas []driftRow
+	if _, err := s.alone(ctx).read(&quotas, `SELECT * FROM (`+quotaDrift+`) d WHERE (tenant, owner, collection) > (@tenant, @owner, @collection)
+		ORDER BY tenant, owner, collection LIMIT @limit`,
+		args{"tenant": after.Tenant, "owner": after.Owner, "collection": after.Collection, "limit": limit}); err != nil {
+		return nil, wrap("drift of quotas", err)
+	}
+	rows = append(rows, quotas...)
+	out := make([]models.Drift, len(rows))
+	for i := range rows {
+		out[i] = rows[i].model()
+	}
+	return out, nil
+}
+
+// MendDrift counts one counter again, in one transaction, and returns it as it was found
+// there; ok is false when it was right by then.
+func (s *Store) MendDrift(ctx context.Context, d models.Drift) (found models.Drift, ok bool, err error) {
+	err = s.within(ctx, "mend "+d.Counter, func(t tx) error {
+		var row driftRow
+		if d.Counter == "store_usage" {
+			found, ok, err = t.mendUsage(d.Store)
+			return err
+		}
+		// The owner guard first: nobody changes what the owner has while it is counted.
+		a := args{"tenant": d.Tenant, "owner": d.Owner, "collection": d.Collection}
+		if err := t.guardOwner(models.Upload{Tenant: d.Tenant, Owner: d.Owner, Collection: d.Collection}); err != nil {
+			return err
+		}
+		if _, err := t.read(&row, `SELECT 'quotas' AS counter, q.tenant, q.owner, q.collection, q.files AS count, q.bytes,
+				COALESCE(f.n, 0) AS real_count, COALESCE(f.b, 0) AS real_bytes
+			FROM quotas q, (SELECT count(*) AS n, sum(size)::bigint AS b FROM files
+				WHERE guarded AND tenant = @tenant AND owner = @owner AND collection = @collection) f
+			WHERE q.tenant = @tenant AND q.owner = @owner AND q.collection = @collection`, a); err != nil {
+			return err
+		}
+		found = row.model()
+		if ok = found.Count != found.RealCount || found.Bytes != found.RealBytes; !ok {
+			return nil
+		}
+		a["files"], a["bytes"] = found.RealCount, found.RealBytes
+		return t.must(`UPDATE quotas SET files = @files, bytes = @bytes WHERE tenant = @tenant AND owner = @owner AND collection = @collection`,
+			a, "quota counted again")
+	})
+	return found, ok, err
+}
+
+// correctionSlot is the slot of store_usage_slots that takes corrections. No backend
+// counts in it, so that a correction waits for nobody and nobody for it.
+const correctionSlot = 32
+
+// mendUsage adds what is missing, found in one snapshot. Whatever changes meanwhile
+// changes rows and slots alike, so the difference stays what it is, and nobody need be
+// locked out. Two corrections at once would both add it: they take turns.
+func (t tx) mendUsage(store models.StoreName) (found models.Drift, ok bool, err error) {
+	if _, err := t.exec(`SELECT pg_advisory_xact_lock(hashtext('berth store usage'), hashtext(@store))`, args{"store": store}); err != nil {
+		return found, false, err
+	}
+	var row driftRow
+	n, err := t.read(&row, usageDrift, args{"store": store})
+	if err != nil || n == 0 {
+		return found, false, err
+	}
+	found = row.model()
+	return found, true, t.must(`INSERT INTO store_usage_slots AS u (store, slot, replicas, bytes) VALUES (@store, @slot, @n, @b)
+		ON CONFLICT (store, slot) DO UPDATE SET replicas = u.replicas + EXCLUDED.replicas, bytes = u.bytes + EXCLUDED.bytes`,
+		args{"store": store, "slot": correctionSlot, "n": found.RealCount - found.Count, "b": found.RealBytes - found.Bytes}, "usage counted again")
+}
