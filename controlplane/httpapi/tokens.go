@@ -70,6 +70,7 @@ type Verifier struct {
 	secret []byte
 	keys   keyfunc.Keyfunc
 	parser *jwt.Parser
+	leeway time.Duration
 }
 
 var publicKeyMethods = []string{
@@ -114,7 +115,7 @@ func NewVerifier(ctx context.Context, c TokenConfig) (*Verifier, error) {
 	if c.Audience != "" {
 		options = append(options, jwt.WithAudience(c.Audience))
 	}
-	v.parser = jwt.NewParser(options...)
+	v.parser, v.leeway = jwt.NewParser(options...), c.Leeway
 	return v, nil
 }
 
@@ -198,6 +199,10 @@ func (v *Verifier) Verify(ctx context.Context, token string) (models.Caller, err
 	caller, err := c.caller(token)
 	if err != nil {
 		return models.Caller{}, errUnauthenticated
+	}
+	if caller.Grant != nil {
+		// With the leeway: as long as the token is taken, its uses are counted.
+		caller.Grant.Expires = c.ExpiresAt.Add(v.leeway).UTC()
 	}
 	return caller, nil
 }

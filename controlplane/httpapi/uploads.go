@@ -48,7 +48,9 @@ func (a *API) openUpload(c *gin.Context) {
 	if view.Replayed {
 		c.Header("Idempotency-Replayed", "true")
 	}
-	c.Header("Location", "/v1/uploads/"+string(view.ID))
+	if view.ID != "" { // an imported file, found at once, had no upload
+		c.Header("Location", "/v1/uploads/"+string(view.ID))
+	}
 	writeJSON(c, status, wireUpload(view))
 }
 
