@@ -158,4 +158,5 @@ type ForeignVersion struct {
 	VersionID string
 	ReplicaID ReplicaID
 	FileID    FileID
+	Actor     string // who saw it; "": ActorEvent
 }

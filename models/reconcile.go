@@ -188,6 +188,8 @@ func (j Judge) leaving(k *KnownKey, f Finding, byHand Mend) (Finding, bool) {
 		f.Mend, f.Why = byHand, "its replica is deleted"
 	case k.State == ReplicaDeleteFailed:
 		f.Why = "its deletion failed; it is retried by hand only"
+	case k.State == ReplicaWriteFailed:
+		f.Why = "its write failed; repair sends it on its way out"
 	default:
 		f.Mend, f.Why = MendReap, "its replica is "+string(k.State)
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -65,7 +66,7 @@ func (s *Store) NoteForeign(ctx context.Context, f models.ForeignVersion, now ti
 			return err
 		}
 		if err := t.moved(r.FileID, models.HistoryEntry{At: now, What: "object", ID: string(r.ID), To: "foreign",
-			Actor: models.ActorEvent, Why: "a version under this key that is not ours", VersionID: f.VersionID}); err != nil {
+			Actor: cmp.Or(f.Actor, models.ActorEvent), Why: "a version under this key that is not ours", VersionID: f.VersionID}); err != nil {
 			return err
 		}
 		return t.reapNow(r, now)
