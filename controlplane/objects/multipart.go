@@ -168,7 +168,8 @@ func (s *Store) AbortMultipart(ctx context.Context, key, s3UploadID string) erro
 func (s *Store) ListMultiparts(ctx context.Context, prefix string) iter.Seq2[models.OpenMultipart, error] {
 	const op = "ListMultipartUploads"
 	return func(yield func(models.OpenMultipart, error) bool) {
-		in := &s3.ListMultipartUploadsInput{Bucket: &s.bucket, Prefix: optional(prefix), ExpectedBucketOwner: s.owner, MaxUploads: s.page}
+		in := &s3.ListMultipartUploadsInput{Bucket: &s.bucket, Prefix: optional(prefix), ExpectedBucketOwner: s.owner, MaxUploads: s.page,
+			EncodingType: types.EncodingTypeUrl}
 		var seen map[string]bool // upload ids of the key that the last page ended in
 		for {
 			out, err := s.client.ListMultipartUploads(ctx, in)
@@ -187,14 +188,14 @@ func (s *Store) ListMultiparts(ctx context.Context, prefix string) iter.Seq2[mod
 				return
 			}
 			for i := range out.Uploads {
-				if !yield(openMultipart(&out.Uploads[i]), nil) {
+				if !yield(openMultipart(&out.Uploads[i], out.EncodingType), nil) {
 					return
 				}
 			}
 			if !aws.ToBool(out.IsTruncated) {
 				return
 			}
-			key, id := aws.ToString(out.NextKeyMarker), aws.ToString(out.NextUploadIdMarker)
+			key, id := plainKey(aws.ToString(out.NextKeyMarker), out.EncodingType), aws.ToString(out.NextUploadIdMarker)
 			if key == "" || (key == aws.ToString(in.KeyMarker) && id == aws.ToString(in.UploadIdMarker)) {
 				yield(models.OpenMultipart{}, unreadable(op, "a truncated page with no next one"))
 				return
@@ -202,16 +203,16 @@ func (s *Store) ListMultiparts(ctx context.Context, prefix string) iter.Seq2[mod
 			in.KeyMarker, in.UploadIdMarker = &key, optional(id)
 			seen = map[string]bool{}
 			for i := range out.Uploads {
-				if aws.ToString(out.Uploads[i].Key) == key {
-					seen[aws.ToString(out.Uploads[i].UploadId)] = true
+				if u := openMultipart(&out.Uploads[i], out.EncodingType); u.Key == key {
+					seen[u.S3UploadID] = true
 				}
 			}
 		}
 	}
 }
 
-func openMultipart(u *types.MultipartUpload) models.OpenMultipart {
-	return models.OpenMultipart{Key: aws.ToString(u.Key), S3UploadID: aws.ToString(u.UploadId), Initiated: aws.ToTime(u.Initiated)}
+func openMultipart(u *types.MultipartUpload, e types.EncodingType) models.OpenMultipart {
+	return models.OpenMultipart{Key: plainKey(aws.ToString(u.Key), e), S3UploadID: aws.ToString(u.UploadId), Initiated: aws.ToTime(u.Initiated)}
 }
 
 func refusesOwnMarker(err error, in *s3.ListMultipartUploadsInput) bool {
@@ -224,12 +225,12 @@ var errStopped = errors.New("stopped")
 
 // restOfKey lists the uploads of one key that were not seen.
 func (s *Store) restOfKey(ctx context.Context, op, key string, seen map[string]bool, yield func(models.OpenMultipart, error) bool) error {
-	out, err := s.client.ListMultipartUploads(ctx, &s3.ListMultipartUploadsInput{Bucket: &s.bucket, Prefix: &key, ExpectedBucketOwner: s.owner})
+	out, err := s.client.ListMultipartUploads(ctx, &s3.ListMultipartUploadsInput{Bucket: &s.bucket, Prefix: &key, ExpectedBucketOwner: s.owner, EncodingType: types.EncodingTypeUrl})
 	if err != nil {
 		return classify(ctx, op, err)
 	}
 	for i := range out.Uploads {
-		if u := openMultipart(&out.Uploads[i]); u.Key == key && !seen[u.S3UploadID] && !yield(u, nil) {
+		if u := openMultipart(&out.Uploads[i], out.EncodingType); u.Key == key && !seen[u.S3UploadID] && !yield(u, nil) {
 			return errStopped
 		}
 	}

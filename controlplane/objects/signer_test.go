@@ -505,6 +505,22 @@ func (a *alternating) Retrieve(context.Context) (aws.Credentials, error) {
 	return aws.Credentials{AccessKeyID: id, SecretAccessKey: "secret-of-" + id}, nil
 }
 
+// A URL costs its text, its headers and nothing that grows with the number of parts.
+func TestSigningAllocates(t *testing.T) { // not in parallel: it counts
+	s := mustNew(t, plainConfig())
+	for _, n := range []int{1, 100, models.MaxParts} {
+		parts := benchParts(n)
+		got := testing.AllocsPerRun(3, func() {
+			if _, _, err := s.PresignParts(t.Context(), benchKey, benchUploadID, parts, models.SHA256, time.Hour, benchNow); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if most := float64(3*n + 40); got > most { // 40: hashes and buffers, where the pool is empty
+			t.Errorf("%d parts: %.0f allocations, want at most %.0f", n, got, most)
+		}
+	}
+}
+
 func plainConfig() Config {
 	return Config{Name: "main", Bucket: "bucket", Region: "us-east-1", Endpoint: "http://127.0.0.1:7070", PathStyle: true,
 		Credentials: credentials.NewStaticCredentialsProvider("AKID", "secret", "")}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"iter"
+	"net/url"
 
 	"berth/models"
 
@@ -22,7 +23,8 @@ const deleteBatch = 1000
 func (s *Store) ListVersions(ctx context.Context, prefix string) iter.Seq2[models.ObjectVersion, error] {
 	const op = "ListObjectVersions"
 	return func(yield func(models.ObjectVersion, error) bool) {
-		in := &s3.ListObjectVersionsInput{Bucket: &s.bucket, Prefix: optional(prefix), ExpectedBucketOwner: s.owner, MaxKeys: s.page}
+		in := &s3.ListObjectVersionsInput{Bucket: &s.bucket, Prefix: optional(prefix), ExpectedBucketOwner: s.owner, MaxKeys: s.page,
+			EncodingType: types.EncodingTypeUrl}
 		for {
 			out, err := s.client.ListObjectVersions(ctx, in)
 			if err != nil {
@@ -30,6 +32,7 @@ func (s *Store) ListVersions(ctx context.Context, prefix string) iter.Seq2[model
 				return
 			}
 			for v := range merged(out.Versions, out.DeleteMarkers) {
+				v.Key = plainKey(v.Key, out.EncodingType)
 				if !yield(v, nil) {
 					return
 				}
@@ -37,7 +40,7 @@ func (s *Store) ListVersions(ctx context.Context, prefix string) iter.Seq2[model
 			if !aws.ToBool(out.IsTruncated) {
 				return
 			}
-			key, id := aws.ToString(out.NextKeyMarker), aws.ToString(out.NextVersionIdMarker)
+			key, id := plainKey(aws.ToString(out.NextKeyMarker), out.EncodingType), aws.ToString(out.NextVersionIdMarker)
 			if key == "" || (key == aws.ToString(in.KeyMarker) && id == aws.ToString(in.VersionIdMarker)) {
 				yield(models.ObjectVersion{}, unreadable(op, "a truncated page with no next one"))
 				return
@@ -45,6 +48,19 @@ func (s *Store) ListVersions(ctx context.Context, prefix string) iter.Seq2[model
 			in.KeyMarker, in.VersionIdMarker = &key, optional(id)
 		}
 	}
+}
+
+// plainKey undoes the encoding of a listing. It is asked for because XML cannot hold
+// every key that others may write; a store that does not know it answers without.
+func plainKey(key string, e types.EncodingType) string {
+	if e != types.EncodingTypeUrl {
+		return key
+	}
+	plain, err := url.QueryUnescape(key)
+	if err != nil {
+		return key
+	}
+	return plain
 }
 
 // merged gives a page's two lists as one: by key, then the latest, then by time. Each
