@@ -40,6 +40,10 @@ func (l *logs) String() string {
 	return l.b.String()
 }
 
+func logger(l *logs) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
 // lines are the log's lines, decoded.
 func (l *logs) lines(t testing.TB) []map[string]any {
 	t.Helper()
@@ -70,7 +74,7 @@ func serve(t testing.TB, change func(*httpapi.Config)) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := httpapi.Config{Auth: auth, Log: slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	c := httpapi.Config{Auth: auth, Log: logger(l)}
 	change(&c)
 	s := httptest.NewServer(httpapi.New(c))
 	t.Cleanup(s.Close)

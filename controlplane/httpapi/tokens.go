@@ -289,6 +289,12 @@ func (c *claims) UnmarshalJSON(b []byte) error {
 		"nbf": &c.NotBefore, "jti": &c.ID, "tenant": &c.tenant,
 	} {
 		if raw, there := m[name]; there {
+			switch date := name == "exp" || name == "nbf"; {
+			case string(raw) == "null":
+				return errors.New(name + " is null") // not as if it were absent
+			case date && raw[0] == '"':
+				return errors.New(name + " is text") // the library would read it
+			}
 			if err := json.Unmarshal(raw, into); err != nil {
 				return err
 			}
@@ -358,7 +364,11 @@ type grantClaim struct {
 	Upload       string   `json:"upload"`
 }
 
-var grantShape = shapeOf[grantClaim]()
+var grantShape = func() *shape {
+	s := shapeOf[grantClaim]()
+	s.fields["content_types"].nullable = false
+	return s
+}()
 
 // parseGrant fails closed: what is not understood might narrow. A grant that counts
 // files and has no id is counted by the token's id, or else by the token itself.
@@ -370,7 +380,8 @@ func parseGrant(raw json.RawMessage, tokenID, token string) (*models.Grant, erro
 	if err := json.Unmarshal(raw, &g); err != nil {
 		return nil, err
 	}
-	if g.MaxBytes < 0 || g.MaxFiles < 0 || len(g.ContentTypes) > maxGrantTypes {
+	// A list of no types would be read as any type.
+	if g.MaxBytes < 0 || g.MaxFiles < 0 || len(g.ContentTypes) > maxGrantTypes || (g.ContentTypes != nil && len(g.ContentTypes) == 0) {
 		return nil, errors.New("berth")
 	}
 	out := &models.Grant{ID: g.ID, Collection: g.Collection, MaxBytes: g.MaxBytes, MaxFiles: g.MaxFiles}
