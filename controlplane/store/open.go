@@ -21,13 +21,16 @@ func (s *Store) Open(ctx context.Context, o models.Opening) (models.OpenOutcome,
 	err := s.within(ctx, "open", func(t tx) error {
 		var err error
 		outcome, up, file, err = t.open(o)
-		if err == nil && (outcome == models.OpenedOverQuota || outcome == models.OpenedOverGrant || outcome == models.OpenedTooMany) {
-			return errRefused // nothing of this stays, the idempotency key least of all
+		switch outcome {
+		case models.OpenedOverQuota, models.OpenedOverGrant, models.OpenedTooMany, models.OpenedDuplicate:
+			if err == nil {
+				return errRefused // nothing of this stays, the idempotency key least of all: it would stand for no upload
+			}
 		}
 		return err
 	})
 	if errors.Is(err, errRefused) {
-		return outcome, models.Upload{}, models.File{}, nil
+		return outcome, models.Upload{}, file, nil
 	}
 	if violates(err, "files_identity") {
 		// The owner guard serializes opens of one identity; the index is the last defence.

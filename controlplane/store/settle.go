@@ -113,8 +113,8 @@ func (t tx) settleLate(u models.Upload, f models.File, a models.Attestation) (id
 	return identity, models.Attested, nil
 }
 
-// lockUpload takes owner guard and file of an upload, in their order, and returns both as
-// they stand then.
+// lockUpload takes owner guard and file of an upload, and the upload, in their order, and
+// returns both as they stand then.
 func (t tx) lockUpload(id models.UploadID) (models.Upload, models.File, error) {
 	u, _, err := t.upload(models.Whose{}, id)
 	if err != nil {
@@ -127,8 +127,10 @@ func (t tx) lockUpload(id models.UploadID) (models.Upload, models.File, error) {
 	if err != nil {
 		return u, f, err
 	}
-	u, _, err = t.upload(models.Whose{}, id)
-	return u, f, err
+	// The row itself too: Complete begins and is given back without the file's lock.
+	var r uploadRow
+	_, err = t.read(&r, `SELECT `+uploadColumns+` FROM uploads u WHERE u.id = @id FOR UPDATE`, args{"id": id})
+	return r.model(), f, err
 }
 
 // Reject closes an upload whose bytes are not those that were declared: its file fails,
