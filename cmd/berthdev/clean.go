@@ -27,6 +27,6 @@ func (cleanCmd) Run() error {
 	if err != nil {
 		return fmt.Errorf("clean: %w", err)
 	}
-	fmt.Println("removed the local cloud's data; .dev/bin stays")
+	fmt.Println("removed the local cloud's data")
 	return nil
 }
