@@ -34,6 +34,8 @@ type Records interface {
 	SetBlocked(ctx context.Context, tenant models.Tenant, id models.FileID, block bool, reason, actor string, now time.Time) (models.File, error)
 	NoteForeign(ctx context.Context, f models.ForeignVersion, now time.Time) error
 	EnsureReap(ctx context.Context, id models.ReplicaID, now time.Time) error
+	Wait(ctx context.Context, id models.TaskID) (models.StepWait, error)
+	RecordStep(ctx context.Context, k models.Task, r models.StepResult, steps int, now time.Time) (models.Verdicted, error)
 	Overdue(ctx context.Context, now time.Time, limit int) ([]models.Upload, error)
 	Quiet(ctx context.Context, quiet time.Duration, now time.Time, limit int) ([]models.Upload, error)
 	EnsureReaps(ctx context.Context, now time.Time, limit int) (int, error)
@@ -47,6 +49,7 @@ type Objects interface {
 	ListParts(ctx context.Context, key, s3UploadID string, alg models.Algorithm) iter.Seq2[models.Part, error]
 	CompleteMultipart(ctx context.Context, spec models.CompleteSpec) (models.Object, error)
 	AbortMultipart(ctx context.Context, key, s3UploadID string) error
+	ListMultiparts(ctx context.Context, prefix string) iter.Seq2[models.OpenMultipart, error]
 	Head(ctx context.Context, key, versionID string) (models.Object, error)
 	PresignParts(ctx context.Context, key, s3UploadID string, parts []models.PartToSign, alg models.Algorithm, expires time.Duration, now time.Time) ([]models.SignedPart, time.Time, error)
 	PresignPut(ctx context.Context, spec models.ObjectSpec, size int64, digest []byte, expires time.Duration, now time.Time) (models.SignedPart, time.Time, error)

@@ -20,6 +20,10 @@ CREATE TABLE files (
     checksum_type      text NOT NULL DEFAULT '',
     checksum_value     text NOT NULL DEFAULT '',
     declared           boolean NOT NULL DEFAULT false,
+    -- rounds of the processing chain that were begun by hand
+    round              integer NOT NULL DEFAULT 0,
+    -- the file that this one is derived from, by a step of its chain
+    parent_id          text REFERENCES files (id),
     -- identity is kept only where the collection dedupes: see models.IdentityOf
     identity           text,
     version_id         text,
@@ -43,6 +47,7 @@ CREATE TABLE files (
 CREATE UNIQUE INDEX files_identity ON files (tenant, owner, collection, identity)
     WHERE identity IS NOT NULL AND state IN ('preparing', 'processing', 'active', 'blocked');
 CREATE INDEX files_by_owner ON files (tenant, owner, id);
+CREATE INDEX files_by_parent ON files (parent_id) WHERE parent_id IS NOT NULL;
 
 CREATE TABLE replicas (
     id           text PRIMARY KEY CHECK (id LIKE 'rep\_%'),
@@ -249,6 +254,8 @@ CREATE TABLE outbox (
     payload       jsonb NOT NULL,
     state         text NOT NULL CONSTRAINT outbox_state CHECK (state IN ('pending', 'sent', 'failed', 'cancelled')),
     not_before    timestamptz NOT NULL,
+    -- the targets that have it already: an attempt goes to the rest
+    sent_to       text[] NOT NULL DEFAULT '{}',
     attempts      integer NOT NULL DEFAULT 0,
     lease_owner   text,
     lease_until   timestamptz,
@@ -259,9 +266,43 @@ CREATE TABLE outbox (
     CONSTRAINT outbox_closed_at CHECK ((state = 'pending') = (closed_at IS NULL))
 );
 CREATE INDEX outbox_due ON outbox (not_before, seq) WHERE state = 'pending';
-CREATE INDEX outbox_by_file ON outbox (file_id, seq);
+CREATE INDEX outbox_by_file ON outbox (file_id, seq) WHERE state = 'pending';
+CREATE INDEX outbox_failed ON outbox (closed_at) WHERE state = 'failed';
+CREATE INDEX outbox_closed ON outbox (closed_at) WHERE state IN ('sent', 'cancelled');
 -- A file becomes active at most once, with one event (F3): the last line of defence.
 CREATE UNIQUE INDEX outbox_one_active ON outbox (file_id) WHERE type = 'file.active';
+
+-- +goose StatementBegin
+CREATE FUNCTION berth_outbox_due() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('berth_tasks', 'outbox');
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER outbox_due AFTER INSERT ON outbox FOR EACH STATEMENT EXECUTE FUNCTION berth_outbox_due();
+
+-- What each step of a file's processing chain said. A chain that is run again by hand
+-- begins a new round.
+CREATE TABLE step_results (
+    file_id text NOT NULL REFERENCES files (id),
+    round   integer NOT NULL,
+    step    integer NOT NULL CHECK (step >= 0),
+    name    text NOT NULL,
+    verdict text NOT NULL CHECK (verdict IN ('pass', 'block', 'delete')),
+    reason  text NOT NULL DEFAULT '',
+    at      timestamptz NOT NULL,
+    PRIMARY KEY (file_id, round, step)
+);
+
+-- A step that answers later. The token is kept as its SHA-256; it is good while the task
+-- still has the lease that it was given under.
+CREATE TABLE step_waits (
+    task_id       text PRIMARY KEY REFERENCES tasks (id) ON DELETE CASCADE,
+    lease_version bigint NOT NULL,
+    step          integer NOT NULL,
+    name          text NOT NULL,
+    token_hash    bytea NOT NULL
+);
 
 -- One row per transition and per physical delete, in the transaction that made it.
 CREATE TABLE history (
@@ -370,7 +411,7 @@ CREATE TABLE reconciliations (
 );
 
 -- +goose Down
-DROP TABLE reconciliations, foreign_versions, grant_uses, idempotency, history, outbox, tasks, pins, uploads, replicas, files, quotas CASCADE;
+DROP TABLE step_waits, step_results, reconciliations, foreign_versions, grant_uses, idempotency, history, outbox, tasks, pins, uploads, replicas, files, quotas CASCADE;
 DROP VIEW store_usage;
 DROP TABLE store_usage_slots;
-DROP FUNCTION berth_task_due, berth_store_usage, berth_history_append_only, berth_history_partitions, berth_history_drop;
+DROP FUNCTION berth_outbox_due, berth_task_due, berth_store_usage, berth_history_append_only, berth_history_partitions, berth_history_drop;

@@ -24,6 +24,7 @@ const (
 	ActorRepair    = "repair"
 	ActorReaper    = "reaper"
 	ActorReconcile = "reconcile"
+	ActorStep      = "step"
 )
 
 // Opening is what one transaction stores for a new upload: the intent, the owner's

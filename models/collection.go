@@ -43,6 +43,7 @@ type Step struct {
 	URL     string
 	Secret  string
 	Timeout time.Duration
+	Action  StepVerdict // of inspect on disagreement: block or delete
 }
 
 // Guarded tells whether the owner's row in quotas is kept for the collection: only

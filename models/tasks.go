@@ -36,6 +36,9 @@ type ReapPlan struct {
 	FileID  FileID
 	// Keep is the version that must stay; "" removes all of the key.
 	Keep string
+	// Foreign are the noted versions that this sweep is to end. One that is noted while it
+	// runs may have come after the key was listed: it needs another.
+	Foreign []string
 	// S3UploadID is the multipart upload that is known, "" if none.
 	S3UploadID string
 	// SweepAgain is when the key must be looked at once more before the replica counts as

@@ -44,14 +44,15 @@ func (m Machine[S]) Ends(s S) bool {
 
 // Uploads is the upload's machine. A single PUT starts in uploading (its URL is
 // signed in the answer to open) and has no completing; a multipart whose Complete
-// was answered ambiguously can be attested from uploading too.
+// was answered ambiguously can be attested from uploading too. completing →
+// completing is a take-over of a dead lease.
 var Uploads = Machine[UploadState]{
 	Name:    "upload",
 	Initial: []UploadState{UploadInit, UploadUploading},
 	Next: map[UploadState][]UploadState{
 		UploadInit:       {UploadUploading, UploadAborted, UploadExpired},
 		UploadUploading:  {UploadCompleting, UploadCompleted, UploadRejected, UploadAborted, UploadExpired},
-		UploadCompleting: {UploadUploading, UploadCompleted, UploadRejected, UploadExpired},
+		UploadCompleting: {UploadCompleting, UploadUploading, UploadCompleted, UploadRejected, UploadExpired},
 		UploadCompleted:  {UploadCommitted, UploadAborted, UploadExpired},
 		UploadCommitted:  {},
 		UploadRejected:   {},

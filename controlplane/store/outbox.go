@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"encoding/json"
 	"time"
 
@@ -22,4 +23,91 @@ func (t tx) tell(typ models.EventType, f models.File, now time.Time) error {
 		VALUES (@id, @type, @file, @tenant, @payload, 'pending', @now, @now)`,
 		args{"id": models.NewEventID(), "type": typ, "file": f.ID, "tenant": f.Tenant, "payload": string(payload), "now": now})
 	return err
+}
+
+const eventColumns = `o.id, o.type, o.file_id, o.tenant, o.payload, o.state, o.not_before, array_to_json(o.sent_to) AS sent_to,
+	o.attempts, COALESCE(o.lease_owner, '') AS lease_owner, o.lease_version, COALESCE(o.last_error, '') AS last_error, o.created_at`
+
+type eventRow struct {
+	ID, Type, FileID, Tenant string
+	Payload                  []byte
+	State                    string
+	NotBefore                time.Time
+	SentTo                   []byte
+	Attempts                 int
+	LeaseOwner               string
+	LeaseVersion             int64
+	LastError                string
+	CreatedAt                time.Time
+}
+
+func eventModels(rows []eventRow) []models.Event {
+	out := make([]models.Event, len(rows))
+	for i, r := range rows {
+		out[i] = models.Event{ID: models.EventID(r.ID), Type: models.EventType(r.Type), FileID: models.FileID(r.FileID),
+			Tenant: models.Tenant(r.Tenant), Payload: r.Payload, State: models.OutboxState(r.State), NotBefore: r.NotBefore.UTC(),
+			Attempts: r.Attempts, LeaseOwner: r.LeaseOwner, LeaseVersion: r.LeaseVersion, LastError: r.LastError, CreatedAt: r.CreatedAt.UTC()}
+		_ = json.Unmarshal(r.SentTo, &out[i].SentTo) // made by the database a line above
+	}
+	return out
+}
+
+// ClaimEvents takes events that are due, under a lease: of each file only the oldest that
+// is pending, so that a file's events are told in their order. One that was left as a dead
+// letter does not hold up those after it.
+func (s *Store) ClaimEvents(ctx context.Context, owner string, until time.Time, limit int, now time.Time) ([]models.Event, error) {
+	var rows []eventRow
+	_, err := s.alone(ctx).read(&rows, `UPDATE outbox o SET lease_owner = @owner, lease_until = @until,
+			lease_version = o.lease_version + 1, attempts = o.attempts + 1
+		WHERE o.id IN (
+			SELECT c.id FROM outbox c WHERE c.state = 'pending' AND c.not_before <= @now
+			   AND (c.lease_until IS NULL OR c.lease_until <= @now)
+			   AND NOT EXISTS (SELECT 1 FROM outbox e WHERE e.file_id = c.file_id AND e.state = 'pending' AND e.seq < c.seq)
+			 ORDER BY c.not_before, c.seq LIMIT @limit FOR UPDATE SKIP LOCKED)
+		RETURNING `+eventColumns, args{"owner": owner, "until": until, "limit": limit, "now": now})
+	return eventModels(rows), wrap("claim events", err)
+}
+
+// FinishEvent ends an attempt to send, guarded by the lease. ok is false when it was lost,
+// or the event was withdrawn meanwhile.
+func (s *Store) FinishEvent(ctx context.Context, e models.Event, r models.SendResult, now time.Time) (ok bool, err error) {
+	closed := "NULL"
+	if r.To != models.OutboxPending {
+		closed = "@now"
+	}
+	ok, err = s.alone(ctx).one(`UPDATE outbox SET state = @to, not_before = COALESCE(@not_before, not_before), sent_to = CAST(@sent AS text[]),
+			last_error = @error, lease_owner = NULL, lease_until = NULL, closed_at = `+closed+`
+		WHERE id = @id AND state = 'pending' AND lease_owner = @owner AND lease_version = @fence`,
+		args{"id": e.ID, "to": r.To, "not_before": nullTime(r.NotBefore), "sent": textArray(r.SentTo), "error": null(r.Err),
+			"owner": e.LeaseOwner, "fence": e.LeaseVersion, "now": now})
+	return ok, wrap("finish event", err)
+}
+
+// NextEvent is when the next event is due; ok is false when there is none.
+func (s *Store) NextEvent(ctx context.Context) (at time.Time, ok bool, err error) {
+	var row struct{ At *time.Time }
+	_, err = s.alone(ctx).read(&row, `SELECT min(GREATEST(not_before, lease_until)) AS at FROM outbox WHERE state = 'pending'`, args{})
+	return timeOf(row.At), row.At != nil, wrap("next event", err)
+}
+
+// Events lists events of a state, newest first.
+func (s *Store) Events(ctx context.Context, state models.OutboxState, before models.EventID, limit int) ([]models.Event, error) {
+	var rows []eventRow
+	_, err := s.alone(ctx).read(&rows, `SELECT `+eventColumns+` FROM outbox o WHERE o.state = @state AND (CAST(@before AS text) = '' OR o.id < @before)
+		ORDER BY o.id DESC LIMIT @limit`, args{"state": state, "before": before, "limit": limit})
+	return eventModels(rows), wrap("events", err)
+}
+
+// RetryEvent sends a dead letter again, by hand.
+func (s *Store) RetryEvent(ctx context.Context, id models.EventID, now time.Time) (ok bool, err error) {
+	ok, err = s.alone(ctx).one(`UPDATE outbox SET state = 'pending', not_before = @now, closed_at = NULL, attempts = 0
+		WHERE id = @id AND state IN `+from(models.Outbox, models.OutboxPending), args{"id": id, "now": now})
+	return ok, wrap("retry event", err)
+}
+
+// CancelEvent withdraws an event that was not sent.
+func (s *Store) CancelEvent(ctx context.Context, id models.EventID, now time.Time) (ok bool, err error) {
+	ok, err = s.alone(ctx).one(`UPDATE outbox SET state = 'cancelled', lease_owner = NULL, lease_until = NULL, closed_at = @now
+		WHERE id = @id AND state IN `+from(models.Outbox, models.OutboxCancelled), args{"id": id, "now": now})
+	return ok, wrap("cancel event", err)
 }

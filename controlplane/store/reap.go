@@ -25,7 +25,13 @@ func (s *Store) BeginReap(ctx context.Context, k models.Task, now time.Time) (p 
 			return nil
 		}
 		p = models.DecideReap(v, now)
-		if p.Decision != models.Allowed || p.Keep != "" {
+		if p.Decision != models.Allowed {
+			return nil
+		}
+		if p.Foreign, err = t.foreign(v.Replica); err != nil {
+			return err
+		}
+		if p.Keep != "" {
 			return nil
 		}
 		if v.Replica.State == models.ReplicaDeletePending {
@@ -64,6 +70,26 @@ func (t tx) reapView(k models.Task) (models.ReapView, error) {
 		v.Upload, v.Grace = &u, time.Duration(row.GraceSecs*float64(time.Second))
 	}
 	return v, nil
+}
+
+// foreign are the versions noted under a replica's key that are not reaped.
+func (t tx) foreign(r models.Replica) ([]string, error) {
+	var ids []string
+	_, err := t.read(&ids, `SELECT version_id FROM foreign_versions WHERE store = @store AND key = @key AND reaped_at IS NULL`,
+		args{"store": r.Store, "key": r.Key})
+	return ids, err
+}
+
+// foreignGone notes what a clean sweep has ended, also where it died before it could say
+// which version it deleted. more is whether others were noted meanwhile.
+func (t tx) foreignGone(r models.Replica, versions []string, now time.Time) (more bool, err error) {
+	var row struct{ More bool }
+	_, err = t.read(&row, `WITH gone AS (UPDATE foreign_versions SET reaped_at = @now
+			WHERE store = @store AND key = @key AND reaped_at IS NULL AND version_id = ANY(CAST(@versions AS text[])))
+		SELECT EXISTS (SELECT 1 FROM foreign_versions WHERE store = @store AND key = @key AND reaped_at IS NULL
+			AND version_id <> ALL(CAST(@versions AS text[]))) AS more`,
+		args{"store": r.Store, "key": r.Key, "versions": textArray(versions), "now": now})
+	return row.More, err
 }
 
 // NoteDeletes writes physical deletes into the history, before they are made (to
@@ -119,16 +145,20 @@ func (s *Store) FinishReap(ctx context.Context, k models.Task, p models.ReapPlan
 		if o.Failure != "" {
 			return t.reapFailed(k, v, o, now)
 		}
+		more, err := t.foreignGone(v.Replica, p.Foreign, now)
+		if err != nil {
+			return err
+		}
 		if p.Keep != "" {
 			// Only foreign versions went. If the file was deleted meanwhile, there is more to do.
 			r := models.TaskResult{To: models.TaskSucceeded}
-			if v.Replica.State != models.ReplicaReady {
+			if more || v.Replica.State != models.ReplicaReady {
 				r = models.TaskResult{To: models.TaskPending, RunAt: now}
 			}
 			_, err = t.finish(k, r, now)
 			return err
 		}
-		if v.Replica.State != models.ReplicaDeleting {
+		if more || v.Replica.State != models.ReplicaDeleting {
 			_, err = t.finish(k, models.TaskResult{To: models.TaskPending, RunAt: now}, now)
 			return err
 		}

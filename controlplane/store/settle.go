@@ -245,8 +245,12 @@ func (t tx) attach(u models.Upload, f models.File, steps bool, actor string, now
 	if err := t.moved(u.FileID, step(now, "file", string(u.FileID), models.FilePreparing, to, actor, "")); err != nil {
 		return err
 	}
-	if err := t.cancelTasks(models.TaskReap, string(u.ReplicaID), u.FileID, actor, now); err != nil {
+	if other, err := t.foreign(models.Replica{Store: u.Store, Key: u.Key}); err != nil {
 		return err
+	} else if len(other) == 0 { // else the task has them to remove
+		if err := t.cancelTasks(models.TaskReap, string(u.ReplicaID), u.FileID, actor, now); err != nil {
+			return err
+		}
 	}
 	if f.Guarded {
 		if err := t.unreserve(f, 0, 0); err != nil {

@@ -242,6 +242,12 @@ func (s *Store) Retry(ctx context.Context, id models.TaskID, actor string, now t
 				}
 			}
 		}
+		if models.TaskKind(row.Kind) == models.TaskProcess {
+			// The whole chain is run again: what it said before is of an earlier round.
+			if _, err := t.exec(`UPDATE files SET round = round + 1 WHERE id = @id AND state = 'processing'`, args{"id": row.FileID}); err != nil {
+				return err
+			}
+		}
 		ok, err := t.one(`UPDATE tasks SET state = 'pending', manual = true, run_at = @now, closed_at = NULL, updated_at = @now
 			WHERE id = @id AND state = 'failed' AND NOT EXISTS (SELECT 1 FROM tasks o WHERE o.kind = @kind AND o.target = @target AND o.state IN ('pending', 'running'))`,
 			args{"id": id, "kind": row.Kind, "target": row.Target, "now": now})

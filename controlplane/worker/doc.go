@@ -1,5 +1,5 @@
 // Package worker owns the loops in the background, one file and one RunOnce each: reap,
-// repair. A loop wakes when it is told that work is due, when the next due time comes, or
+// repair, process, publish. A loop wakes when it is told that work is due, when the next due time comes, or
 // at a slow tick; RunOnce does one batch and returns counts, so that tests and hands run
 // the same code.
 //

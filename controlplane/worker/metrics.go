@@ -15,6 +15,8 @@ type Metrics struct {
 	bytes      prometheus.Counter
 	multiparts prometheus.Counter
 	repairs    *prometheus.CounterVec
+	events     *prometheus.CounterVec
+	steps      *prometheus.CounterVec
 	tasks      *prometheus.GaugeVec
 	age        *prometheus.GaugeVec
 	late       prometheus.Gauge
@@ -32,6 +34,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		multiparts: prometheus.NewCounter(prometheus.CounterOpts{Name: "berth_aborted_multiparts_total", Help: "Multipart uploads aborted by the reaper."}),
 		repairs: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "berth_repairs_total",
 			Help: "What repair did: expired, finished, rechecked, returned, ensured."}, []string{"what"}),
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "berth_outbox_sends_total",
+			Help: "Attempts to send an event by what they came to: sent, pending (again), failed."}, []string{"outcome"}),
+		steps: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "berth_steps_total",
+			Help: "Calls of processing steps by what they came to: pass, block, delete, later, failed, stale."}, []string{"outcome"}),
 		tasks: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "berth_tasks",
 			Help: "Tasks that are due, running or failed, by kind and state."}, []string{"kind", "state"}),
 		age: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "berth_tasks_oldest_seconds",
@@ -42,7 +48,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "When a loop last ran without an error, in Unix time."}, []string{"loop"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.decisions, m.versions, m.bytes, m.multiparts, m.repairs, m.tasks, m.age, m.late, m.beat)
+		reg.MustRegister(m.decisions, m.versions, m.bytes, m.multiparts, m.repairs, m.events, m.steps, m.tasks, m.age, m.late, m.beat)
 	}
 	return m
 }
@@ -65,6 +71,10 @@ func (m *Metrics) reaped(d models.Decision, o models.ReapOutcome) {
 	m.bytes.Add(float64(o.Bytes))
 	m.multiparts.Add(float64(o.Multipart))
 }
+
+func (m *Metrics) published(to models.OutboxState) { m.events.WithLabelValues(string(to)).Inc() }
+
+func (m *Metrics) stepped(outcome string) { m.steps.WithLabelValues(outcome).Inc() }
 
 func (m *Metrics) swept(c models.SweepCounts) {
 	for what, n := range map[string]int{"expired": c.Expired, "finished": c.Finished, "rechecked": c.Rechecked,

@@ -160,10 +160,10 @@ func (r *Reaper) sweep(ctx context.Context, k models.Task, p models.ReapPlan) (o
 	if !ok {
 		return o, fmt.Errorf("the store %q is not configured", p.Replica.Store)
 	}
-	if p.Keep == "" {
-		if o.Multipart, err = r.abort(ctx, st, p); err != nil {
-			return o, err
-		}
+	// Where a version is kept, its session is closed: what is still open is of an attempt
+	// that died.
+	if o.Multipart, err = r.abort(ctx, st, p); err != nil {
+		return o, err
 	}
 	var batch []models.ObjectVersion
 	for v, err := range st.ListVersions(ctx, p.Replica.Key) {

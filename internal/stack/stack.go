@@ -63,6 +63,10 @@ func Collections() map[string]models.Collection {
 	add("crc64", func(c *models.Collection) { c.Algorithm = models.CRC64NVME })
 	add("crc32c", func(c *models.Collection) { c.Algorithm = models.CRC32C })
 	add("pinned", func(c *models.Collection) { c.ChecksumRequired = true })
+	add("checked", func(c *models.Collection) {
+		c.Steps = []models.Step{{Name: "first", Kind: "test"}, {Name: "second", Kind: "test"}}
+		c.MaxFiles = 100
+	})
 	add("few", func(c *models.Collection) { c.MaxOpen = 2 })
 	add("careful", func(c *models.Collection) { c.VerifyOnRead = true })
 	return out

@@ -1,0 +1,97 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"berth/models"
+)
+
+// Outbox is what the publisher needs of the database.
+type Outbox interface {
+	ClaimEvents(ctx context.Context, owner string, until time.Time, limit int, now time.Time) ([]models.Event, error)
+	FinishEvent(ctx context.Context, e models.Event, r models.SendResult, now time.Time) (ok bool, err error)
+}
+
+// Target is somewhere that events are sent to. Send returns nil only once the other side
+// has the event for certain; it may be called again with the same one.
+type Target interface {
+	Name() string
+	Send(ctx context.Context, e models.Event) error
+}
+
+// Publisher tells others what happened: at least once, each file's events in order.
+type Publisher struct {
+	Outbox  Outbox
+	Targets []Target
+	Owner   string
+	Lease   time.Duration // longer than all targets together may take
+	Limit   int
+	Now     func() time.Time
+	Log     *slog.Logger
+	Metrics *Metrics
+}
+
+// PublishCounts is what one pass did.
+type PublishCounts struct{ Claimed, Sent, Retried, Failed, Lost int }
+
+// RunOnce sends one batch. Without a target, events count as sent: nobody wants them.
+func (p *Publisher) RunOnce(ctx context.Context) (PublishCounts, error) {
+	now := p.Now()
+	events, err := p.Outbox.ClaimEvents(ctx, p.Owner, now.Add(p.Lease), p.Limit, now)
+	if err != nil {
+		return PublishCounts{}, err
+	}
+	var (
+		c    = PublishCounts{Claimed: len(events)}
+		errs []error
+		mu   sync.Mutex
+		wg   sync.WaitGroup
+	)
+	for _, e := range events {
+		wg.Go(func() {
+			r := p.send(ctx, e)
+			ok, err := p.Outbox.FinishEvent(context.WithoutCancel(ctx), e, r, p.Now())
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil:
+				errs = append(errs, err) // the lease runs out, and it is sent again
+			case !ok:
+				c.Lost++
+			case r.To == models.OutboxSent:
+				c.Sent++
+			case r.To == models.OutboxFailed:
+				c.Failed++
+				p.Log.ErrorContext(ctx, "an event could not be sent and waits for a person", "event", e.ID, "type", e.Type, "err", r.Err)
+			default:
+				c.Retried++
+			}
+			p.Metrics.published(r.To)
+		})
+	}
+	wg.Wait()
+	return c, errors.Join(errs...)
+}
+
+func (p *Publisher) send(ctx context.Context, e models.Event) models.SendResult {
+	ctx, cancel := context.WithTimeout(ctx, p.Lease*3/4)
+	defer cancel()
+	sent := slices.Clone(e.SentTo)
+	said := ""
+	for _, t := range p.Targets {
+		if slices.Contains(sent, t.Name()) {
+			continue
+		}
+		if err := t.Send(ctx, e); err != nil {
+			said = t.Name() + ": " + short(err)
+			continue
+		}
+		sent = append(sent, t.Name())
+	}
+	return models.AfterSend(e, sent, said, p.Now())
+}

@@ -1,0 +1,98 @@
+package models
+
+import "time"
+
+// StepVerdict is what a step says of a file.
+type StepVerdict string
+
+const (
+	StepPass   StepVerdict = "pass"
+	StepBlock  StepVerdict = "block"  // not readable but by unblocking
+	StepDelete StepVerdict = "delete" // not to be kept
+)
+
+// StepAnswer is what a step said, or that it will say it later.
+type StepAnswer struct {
+	Verdict StepVerdict
+	Reason  string
+	// Later says that the verdict comes by the lease token, within Within.
+	Later  bool
+	Within time.Duration
+}
+
+// StepResult is a recorded verdict.
+type StepResult struct {
+	Step    int
+	Name    string
+	Verdict StepVerdict
+	Reason  string
+}
+
+// ProcessView is what a claimed process task works on, read under the locks.
+type ProcessView struct {
+	Decision Decision
+	File     File
+	Replica  Replica
+	Done     []StepResult // of this round, in order
+}
+
+// NextStep is the first step without a verdict; ok is false when the chain is through:
+// every step has spoken, or one of them said delete.
+func NextStep(done []StepResult, steps int) (next int, ok bool) {
+	for i, r := range done {
+		if r.Step != i {
+			return i, i < steps
+		}
+		if r.Verdict == StepDelete {
+			return 0, false
+		}
+	}
+	return len(done), len(done) < steps
+}
+
+// Conclude is the verdict of a whole chain. They accumulate: the hardest stands, whatever
+// came after it.
+func Conclude(done []StepResult) StepResult {
+	rank := map[StepVerdict]int{StepPass: 0, StepBlock: 1, StepDelete: 2}
+	out := StepResult{Verdict: StepPass}
+	for _, r := range done {
+		if rank[r.Verdict] > rank[out.Verdict] {
+			out = r
+		}
+	}
+	return out
+}
+
+// StepWait is a step that answers later: fenced by the lease that it was called under.
+type StepWait struct {
+	Task      Task
+	Step      int
+	Name      string
+	TokenHash []byte // SHA-256 of the lease token
+	Until     time.Time
+}
+
+// Verdicted is what became of a verdict that was handed in.
+type Verdicted string
+
+const (
+	VerdictNoted     Verdicted = "noted"     // there are more steps
+	VerdictPublished Verdicted = "published" // it was the last: the file moved on
+	VerdictStale     Verdicted = "stale"     // the lease is another's by now, or the file moved on
+)
+
+// CleanReason is a reason from outside as it is kept: on one line, of at most 300
+// characters, without control characters.
+func CleanReason(s string) string {
+	out := make([]rune, 0, len(s))
+	for _, r := range s {
+		if len(out) == 300 {
+			break
+		}
+		if r < ' ' || r == 0x7f || r == 0xfffd {
+			r = ' '
+		}
+		out = append(out, r)
+	}
+	return string(out)
+}
