@@ -46,6 +46,7 @@ type Config struct {
 	RequestTimeout  time.Duration // of all requests but complete
 	CompleteTimeout time.Duration
 	AllowedOrigins  []string // CORS; none by default, "*" is any
+	PublicURL       string   // where callers reach us; "": as each says itself
 	Now             func() time.Time
 }
 
@@ -107,6 +108,7 @@ func (a *API) routes() *gin.Engine {
 	e := gin.New()
 	e.RedirectTrailingSlash = false
 	e.RedirectFixedPath = false
+	e.UseRawPath = true // some stores' multipart upload ids hold slashes
 	e.HandleMethodNotAllowed = true
 	_ = e.SetTrustedProxies(nil) // no client address is used; cannot fail on nil
 	e.Use(a.observe, a.recover, a.secure, a.cors)
@@ -145,5 +147,7 @@ func (a *API) routes() *gin.Engine {
 	v1.GET("/files/:id/url", read, quick, a.fileURL)
 	v1.POST("/files/:id/block", admin, quick, a.blockFile)
 	v1.POST("/files/:id/unblock", admin, quick, a.unblockFile)
+
+	a.uppyRoutes(e)
 	return e
 }

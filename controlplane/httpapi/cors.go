@@ -41,8 +41,9 @@ const (
 	corsExpose  = "Location, Retry-After, X-Request-Id, Idempotency-Replayed"
 )
 
-// cors lets the configured origins' pages call the API. There are no cookies here,
-// so credentials are never allowed: a page must hold a token to do anything.
+// cors lets the configured origins' pages call the API. The only cookie there is is for
+// pages of our own origin, so credentials are never allowed: a page elsewhere must hold a
+// token to do anything.
 func (a *API) cors(c *gin.Context) {
 	if a.origins.closed() || !apiPath(c.Request.URL.Path) {
 		c.Next()

@@ -41,6 +41,10 @@ func failWith(c *gin.Context, status int, e *models.Error, cause error) {
 	}
 	h.Del("Location")
 	c.Abort()
+	if speaksUppy(c) {
+		writeUppyProblem(c, e, status, x.id)
+		return
+	}
 	writeBytes(c, status, problemContent, problemDocument(e, status, x.id))
 }
 

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"time"
 
 	"berth/controlplane"
 	"berth/models"
@@ -17,6 +18,10 @@ type Service interface {
 	Complete(ctx context.Context, caller models.Caller, id models.UploadID, req controlplane.CompleteRequest) (controlplane.UploadView, error)
 	Commit(ctx context.Context, caller models.Caller, id models.UploadID, req controlplane.CommitRequest) (models.File, error)
 	Abort(ctx context.Context, caller models.Caller, id models.UploadID) (controlplane.UploadView, error)
+
+	Form(ctx context.Context, caller models.Caller, id models.UploadID) (models.SignedForm, time.Time, error)
+	UploadOf(ctx context.Context, caller models.Caller, key, s3UploadID string) (models.UploadID, error)
+	Bucket(store models.StoreName) string
 
 	Files(ctx context.Context, caller models.Caller, q controlplane.FileQuery) (controlplane.FilePage, error)
 	File(ctx context.Context, caller models.Caller, id models.FileID) (models.File, error)
