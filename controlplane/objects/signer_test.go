@@ -460,6 +460,35 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
+// Credentials are rotated on a running server: the next URL is the new pair's, also
+// where only the secret is new, and its session token too.
+func TestKeyCacheFollowsTheCredentials(t *testing.T) {
+	t.Parallel()
+	s := mustNew(t, plainConfig())
+	now := time.Unix(1_700_000_000, 0)
+	seen := map[string]bool{}
+	for _, c := range []aws.Credentials{
+		{AccessKeyID: "A", SecretAccessKey: "1"}, {AccessKeyID: "B", SecretAccessKey: "1"}, {AccessKeyID: "B", SecretAccessKey: "2"},
+		{AccessKeyID: "B", SecretAccessKey: "2", SessionToken: "t"}, {AccessKeyID: "A", SecretAccessKey: "1"},
+	} {
+		s.creds = credentials.StaticCredentialsProvider{Value: c}
+		got, _, err := s.PresignGet(t.Context(), "k", "v", "", "", time.Hour, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := plainConfig()
+		cfg.Credentials = s.creds
+		want, err := sdkPresigner(cfg, now, time.Hour).PresignGetObject(t.Context(), &s3.GetObjectInput{Bucket: &cfg.Bucket, Key: aws.String("k"), VersionId: aws.String("v")})
+		if err != nil || got != want.URL {
+			t.Errorf("%s %s: %v\n got %s\nwant %s", c.AccessKeyID, c.SecretAccessKey, err, got, want.URL)
+		}
+		seen[got] = true
+	}
+	if len(seen) != 4 {
+		t.Errorf("%d different URLs", len(seen))
+	}
+}
+
 // Two pairs of credentials, two days, many callers: nobody gets another's key.
 func TestKeyCacheUnderRace(t *testing.T) {
 	t.Parallel()
