@@ -26,6 +26,7 @@ var roomRules = []struct {
 	{"controlplane/store/...", []string{"controlplane/store"}},
 	{"controlplane/objects/...", []string{"controlplane/objects"}},
 	{"controlplane/worker/...", []string{"controlplane/worker"}},
+	{"controlplane/reconcile/...", []string{"controlplane/reconcile"}},
 	{"controlplane/httpapi/...", []string{"controlplane", "client/wire", "controlplane/httpapi"}},
 	{"events/...", []string{"events"}},
 	{"web/...", []string{"web"}},
@@ -50,6 +51,7 @@ var ownerRules = []struct {
 	{"github.com/aws/aws-sdk-go-v2/service/s3", []string{"controlplane/objects"}},
 	{"github.com/aws", []string{"controlplane/objects", "events"}},
 	{"net/http", []string{"controlplane/objects", "controlplane/httpapi", "controlplane/worker", "events", "client", "web"}},
+	{"github.com/parquet-go/parquet-go", []string{"controlplane/objects"}},
 	{"github.com/sivchari/kumo", nil},
 }
 
@@ -186,6 +188,10 @@ func TestTheRulesRefuse(t *testing.T) {
 		{"controlplane/httpapi", "database/sql", false},
 		{"controlplane/worker", "berth/controlplane/store", false},
 		{"controlplane/worker", "github.com/gin-gonic/gin", false},
+		{"controlplane/reconcile", "berth/models", true},
+		{"controlplane/reconcile", "berth/controlplane/store", false},
+		{"controlplane/reconcile", "berth/controlplane", false},
+		{"controlplane/reconcile", "net/http", false},
 		{"events", "github.com/aws/aws-sdk-go-v2/service/sqs", true},
 		{"events", "github.com/aws/aws-sdk-go-v2/service/s3", false},
 		{"events", "berth/controlplane", false},

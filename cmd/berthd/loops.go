@@ -60,6 +60,9 @@ func (a *app) workers(c *config.Config, log *slog.Logger, registry prometheus.Re
 			return n.Expired + n.Finished + n.Ensured, err
 		},
 	}
+	if every := c.Worker.Reconcile.Std(); every > 0 {
+		a.loops["reconcile"] = reconcileLoop(every, c, log, registry, db, stores, metrics.Beat).Run
+	}
 	a.loops["reap"], a.loops["repair"] = reap.Run, repair.Run
 	a.loops["wake"] = func(ctx context.Context) { wakers.Listen(ctx, db, log) }
 }

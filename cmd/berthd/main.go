@@ -24,11 +24,12 @@ const (
 )
 
 type commands struct {
-	Serve   serveCmd   `cmd:"" help:"Serve, until SIGTERM or SIGINT: finishes what is in flight, then ends. A second signal ends at once."`
-	Migrate migrateCmd `cmd:"" help:"Bring the database's schema to this version. Several may run it at once."`
-	Token   tokenCmd   `cmd:"" help:"Make a token for development and print it."`
-	Events  eventsCmd  `cmd:"" help:"Care for the queue of notifications."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Serve     serveCmd     `cmd:"" help:"Serve, until SIGTERM or SIGINT: finishes what is in flight, then ends. A second signal ends at once."`
+	Migrate   migrateCmd   `cmd:"" help:"Bring the database's schema to this version. Several may run it at once."`
+	Reconcile reconcileCmd `cmd:"" help:"Compare what the rows say with what the stores hold; mend it with --repair."`
+	Token     tokenCmd     `cmd:"" help:"Make a token for development and print it."`
+	Events    eventsCmd    `cmd:"" help:"Care for the queue of notifications."`
+	Version   versionCmd   `cmd:"" help:"Print the version."`
 }
 
 // configFlag is the --config of the commands that need the configuration.

@@ -45,6 +45,9 @@ func (l *loader) check() {
 	l.checkEvents()
 	l.between("worker.interval", c.Worker.Interval, 100*time.Millisecond, time.Hour)
 	l.between("worker.lease", c.Worker.Lease, minLease, time.Hour)
+	if c.Worker.Reconcile != 0 {
+		l.between("worker.reconcile", c.Worker.Reconcile, time.Minute, 31*24*time.Hour)
+	}
 	l.count("worker.concurrency.replicate", c.Worker.Concurrency.Replicate, 256)
 	l.count("worker.concurrency.process", c.Worker.Concurrency.Process, 256)
 	l.count("worker.concurrency.reap", c.Worker.Concurrency.Reap, 256)

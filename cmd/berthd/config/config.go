@@ -88,6 +88,7 @@ type Events struct {
 type Worker struct {
 	Interval    Duration    `yaml:"interval,omitempty"`
 	Lease       Duration    `yaml:"lease,omitempty"`
+	Reconcile   Duration    `yaml:"reconcile"` // 0: never
 	Concurrency Concurrency `yaml:"concurrency,omitempty"`
 }
 
