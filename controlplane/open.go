@@ -45,7 +45,7 @@ func (s *Service) Open(ctx context.Context, c models.Caller, req OpenRequest) (U
 		if u.Method == models.MethodSingle {
 			return UploadView{Upload: u, Parts: first.Parts, PartsExpireAt: first.ExpiresAt}, nil
 		}
-		return s.begin(ctx, c, u, req.IdempotencyKey != "")
+		return s.begin(ctx, c, u, false, req.IdempotencyKey != "")
 	case models.OpenedContinued:
 		v, err := s.goOn(ctx, c, u)
 		v.Resumed = true
@@ -229,16 +229,16 @@ func metadata(raw json.RawMessage, limit int) (json.RawMessage, error) {
 }
 
 // begin has S3 begin the multipart of an init and records it. Whoever finds the upload
-// moved on takes back what it made. keep leaves a failed one for the retry that an
-// idempotency key announces; otherwise it is closed at once, so that its reservation is
-// not held for nothing.
-func (s *Service) begin(ctx context.Context, c models.Caller, u models.Upload, keep bool) (UploadView, error) {
+// moved on takes back what it made. again says that it is not the first to try. keep
+// leaves a failed one for the retry that an idempotency key announces; otherwise it is
+// closed at once, so that its reservation is not held for nothing.
+func (s *Service) begin(ctx context.Context, c models.Caller, u models.Upload, again, keep bool) (UploadView, error) {
 	st, err := s.objects(u.Store)
 	if err != nil {
 		return UploadView{}, err
 	}
 	col := s.policy(u.Collection)
-	s3id, err := st.CreateMultipart(ctx, objectSpec(&u, &col))
+	s3id, err := s.multipart(ctx, st, objectSpec(&u, &col), again)
 	if err != nil {
 		if !keep {
 			s.giveUp(ctx, u, c)
@@ -258,19 +258,39 @@ func (s *Service) begin(ctx context.Context, c models.Caller, u models.Upload, k
 		return UploadView{}, err
 	}
 	if !ok {
-		// Another request began it, or it was aborted: what was made here is nobody's.
-		// If this fails too, the reaper lists the key's multiparts and finds it.
-		if err := st.AbortMultipart(context.WithoutCancel(ctx), u.Key, s3id); err != nil {
-			s.log.WarnContext(ctx, "a multipart that lost its race was not aborted", "upload", u.ID, "err", err)
-		}
+		// Another request began it, or it was aborted: what was made here is nobody's, unless
+		// both found the same. If this fails too, the reaper lists the key's multiparts and
+		// finds it.
 		v, err := s.Upload(ctx, c, u.ID)
 		if err != nil {
 			return UploadView{}, err
+		}
+		if v.S3UploadID != s3id {
+			if err := st.AbortMultipart(context.WithoutCancel(ctx), u.Key, s3id); err != nil {
+				s.log.WarnContext(ctx, "a multipart that lost its race was not aborted", "upload", u.ID, "err", err)
+			}
 		}
 		return v, models.Closed(&v.Upload, now)
 	}
 	u.State, u.UpdatedAt = models.UploadUploading, now
 	return UploadView{Upload: u, Parts: first.Parts, PartsExpireAt: first.ExpiresAt}, nil
+}
+
+// multipart begins a multipart upload. An attempt before this one may have died when S3
+// had begun it already: what is listed of the key is gone on with, since nobody would
+// ever look for it again once the file is active.
+func (s *Service) multipart(ctx context.Context, st Objects, spec models.ObjectSpec, again bool) (string, error) {
+	if again {
+		for m, err := range st.ListMultiparts(ctx, spec.Key) {
+			if err != nil {
+				return "", err
+			}
+			if m.Key == spec.Key {
+				return m.S3UploadID, nil
+			}
+		}
+	}
+	return st.CreateMultipart(ctx, spec)
 }
 
 func (s *Service) giveUp(ctx context.Context, u models.Upload, c models.Caller) {
@@ -287,7 +307,7 @@ func (s *Service) giveUp(ctx context.Context, u models.Upload, c models.Caller) 
 func (s *Service) goOn(ctx context.Context, c models.Caller, u models.Upload) (UploadView, error) {
 	now := s.utc()
 	if u.State == models.UploadInit && models.Closed(&u, now) == nil {
-		return s.begin(ctx, c, u, true)
+		return s.begin(ctx, c, u, true, true)
 	}
 	v, err := s.Upload(ctx, c, u.ID)
 	if err != nil || v.State != models.UploadUploading || models.Closed(&v.Upload, now) != nil {
