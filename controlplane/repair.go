@@ -97,7 +97,12 @@ func (s *Service) takeOverdue(ctx context.Context, u *models.Upload) (bool, erro
 		return false, err
 	}
 	if models.CheckParts(u, listed, pins, nil) != nil {
-		return false, nil
+		if len(listed) > 0 {
+			return false, nil
+		}
+		// Not a part: never sent, or put together by a Complete that came late.
+		out, err := s.verify(ctx, u, "", models.ActorRepair)
+		return err == nil && out != settledAbsent && out != settledForeign, err
 	}
 	now := s.utc()
 	began, ok, err := s.records.BeginComplete(ctx, *u, "", now.Add(completeLease), now, models.ActorRepair)
