@@ -345,4 +345,11 @@ func (p *s3Proxy) set(fault func(n int, w http.ResponseWriter, r *http.Request) 
 	p.gets.Store(0)
 }
 
+// asked counts the requests of presigned URLs, whatever became of them.
+func (p *s3Proxy) asked(method string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.n[method]
+}
+
 func presigned(r *http.Request) bool { return r.URL.Query().Has("X-Amz-Signature") }
