@@ -266,19 +266,21 @@ func may[S ~string](m models.Machine[S], h historyRow) bool {
 // checkCounters is F5 and F9.
 func (w *world) checkCounters(ctx context.Context, v *verdict) error {
 	type quotaRow struct {
-		Tenant, Owner, Collection                string
-		Files, Bytes, CountedFiles, CountedBytes int64
+		Tenant, Owner, Collection                      string
+		Files, Bytes, Open                             int64
+		CountedFiles, CountedBytes, CountedOpenUploads int64
 	}
 	quotas, err := rows[quotaRow](ctx, w, `SELECT COALESCE(q.tenant, c.tenant), COALESCE(q.owner, c.owner), COALESCE(q.collection, c.collection),
-			COALESCE(q.files, 0), COALESCE(q.bytes, 0), COALESCE(c.files, 0), COALESCE(c.bytes, 0)
-		FROM quotas q FULL JOIN (SELECT tenant, owner, collection, count(*) AS files, sum(size)::bigint AS bytes FROM files
-			WHERE guarded GROUP BY 1, 2, 3) c USING (tenant, owner, collection)`)
+			COALESCE(q.files, 0), COALESCE(q.bytes, 0), COALESCE(q.open, 0), COALESCE(c.files, 0), COALESCE(c.bytes, 0), COALESCE(c.open, 0)
+		FROM quotas q FULL JOIN (SELECT tenant, owner, collection, count(*) AS files, sum(size)::bigint AS bytes,
+			count(*) FILTER (WHERE state = 'preparing') AS open FROM files WHERE guarded GROUP BY 1, 2, 3) c USING (tenant, owner, collection)`)
 	if err != nil {
 		return err
 	}
 	for _, q := range quotas {
-		if q.Files != q.CountedFiles || q.Bytes != q.CountedBytes {
-			v.say("F9: quotas of %s in %s say %d files, %d bytes; the rows %d, %d", q.Owner, q.Collection, q.Files, q.Bytes, q.CountedFiles, q.CountedBytes)
+		if q.Files != q.CountedFiles || q.Bytes != q.CountedBytes || q.Open != q.CountedOpenUploads {
+			v.say("F9: quotas of %s in %s say %d files, %d bytes, %d open; the rows %d, %d, %d", q.Owner, q.Collection,
+				q.Files, q.Bytes, q.Open, q.CountedFiles, q.CountedBytes, q.CountedOpenUploads)
 		}
 		col := collections()[q.Collection]
 		if (col.MaxFiles > 0 && q.CountedFiles > col.MaxFiles) || (col.MaxBytes > 0 && q.CountedBytes > col.MaxBytes) {
