@@ -1,0 +1,23 @@
+package crash_test
+
+import (
+	"flag"
+	"os"
+	"testing"
+)
+
+// TestMain bounds the random lives, unless somebody asks for more.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	asked := map[string]bool{}
+	flag.Visit(func(f *flag.Flag) { asked[f.Name] = true })
+	set := func(name, value string) {
+		if !asked[name] {
+			_ = flag.Set(name, value) // rapid's, registered by its import
+		}
+	}
+	set("rapid.checks", map[bool]string{false: "20", true: "250"}[full()])
+	set("rapid.nofailfile", "true")
+	set("rapid.shrinktime", "20s")
+	os.Exit(m.Run())
+}
