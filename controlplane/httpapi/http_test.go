@@ -62,7 +62,7 @@ func (r *recorder) last() any {
 
 func anUpload() controlplane.UploadView {
 	return controlplane.UploadView{Upload: models.Upload{
-		ID: someUpload, FileID: someFile, Collection: "c", State: models.UploadUploading, Size: 3,
+		ID: someUpload, FileID: someFile, Collection: "c", State: models.UploadUploading, Size: 3, Key: "c/k", S3UploadID: "2~a-b_c.d",
 		Geometry: models.Geometry{Method: models.MethodSingle, PartSize: 3, PartCount: 1},
 		Checksum: models.Checksum{Algorithm: models.SHA256, Type: models.FullObject}, ExpiresAt: time.Now().Add(time.Hour),
 	}}

@@ -367,9 +367,6 @@ const defaultCollection = "default"
 // relative path where there is none.
 func uppyOpen(caller models.Caller, req controlplane.OpenRequest, m models.Method) (controlplane.OpenRequest, error) {
 	req.SizeUnknown, req.Method = true, m
-	if caller.Grant != nil {
-		req.Collection = caller.Grant.Collection
-	}
 	if req.Metadata != nil {
 		var meta map[string]json.RawMessage
 		if err := json.Unmarshal(req.Metadata, &meta); err != nil {
@@ -389,6 +386,9 @@ func uppyOpen(caller models.Caller, req controlplane.OpenRequest, m models.Metho
 			}
 		}
 		req.Metadata = mustMarshal(meta)
+	}
+	if caller.Grant != nil {
+		req.Collection = cmp.Or(req.Collection, caller.Grant.Collection)
 	}
 	req.Collection = cmp.Or(req.Collection, defaultCollection)
 	return req, nil
