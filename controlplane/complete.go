@@ -157,7 +157,7 @@ func (s *Service) completeMultipart(ctx context.Context, c models.Caller, u *mod
 			return err
 		}
 		if ok {
-			return s.assemble(ctx, &began, parts)
+			return s.assemble(ctx, &began, parts, c.Grant)
 		}
 		*u = began
 		if ok, err := done(u, now); ok {
@@ -181,8 +181,8 @@ func (s *Service) completeMultipart(ctx context.Context, c models.Caller, u *mod
 const actorComplete = "complete"
 
 // assemble runs one attempt: list, compare, Complete, verify. u is in completing, and
-// its attempt number is ours.
-func (s *Service) assemble(ctx context.Context, u *models.Upload, claimed []models.Part) error {
+// its attempt number is ours. g is the grant of whoever asks, nil if there is none.
+func (s *Service) assemble(ctx context.Context, u *models.Upload, claimed []models.Part, g *models.Grant) error {
 	st, err := s.objects(u.Store)
 	if err != nil {
 		return s.yield(ctx, u, err)
@@ -212,7 +212,7 @@ func (s *Service) assemble(ctx context.Context, u *models.Upload, claimed []mode
 	}
 	size := u.Size
 	if u.Undeclared {
-		if size, err = s.fits(ctx, u, listed); err != nil {
+		if size, err = s.fits(ctx, u, listed, g); err != nil {
 			return err
 		}
 	}
@@ -245,15 +245,18 @@ func (s *Service) assemble(ctx context.Context, u *models.Upload, claimed []mode
 	return s.settleGone(ctx, u, object.VersionID)
 }
 
-// fits adds up parts whose sum nobody declared, and rejects what the collection does not
-// take before S3 is asked to put it together.
-func (s *Service) fits(ctx context.Context, u *models.Upload, listed []models.Part) (int64, error) {
+// fits adds up parts whose sum nobody declared, and rejects what the collection or the
+// grant does not take before S3 is asked to put it together.
+func (s *Service) fits(ctx context.Context, u *models.Upload, listed []models.Part, g *models.Grant) (int64, error) {
 	var size int64
 	for _, p := range listed {
 		size += p.Size
 	}
 	col := s.policy(u.Collection)
 	err := models.SizeAllowed(&col, size)
+	if err == nil && g != nil && g.MaxBytes > 0 && size > g.MaxBytes {
+		err = models.Errorf(models.CodeTooLarge, "the grant takes files of at most %d bytes", g.MaxBytes).With("max_size", g.MaxBytes)
+	}
 	if err == nil {
 		return size, nil
 	}

@@ -88,6 +88,9 @@ func (s *Service) takeOverdue(ctx context.Context, u *models.Upload) (bool, erro
 			return err == nil, err
 		}
 	}
+	if u.Undeclared {
+		return false, nil // what is there may be the half of it: only its client knows
+	}
 	listed, err := s.listed(ctx, u)
 	if err != nil {
 		return false, err
@@ -109,7 +112,7 @@ func (s *Service) takeOverdue(ctx context.Context, u *models.Upload) (bool, erro
 	if err != nil || !ok {
 		return false, err
 	}
-	if err := s.assemble(ctx, &began, nil); err != nil {
+	if err := s.assemble(ctx, &began, nil, nil); err != nil {
 		if models.ErrorCode(err) == models.CodeStoreUnavailable || models.ErrorCode(err) == models.CodeInternal {
 			return false, err
 		}

@@ -7,6 +7,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"testing"
+	"time"
 
 	"berth/controlplane"
 	"berth/internal/stack"
@@ -119,6 +120,48 @@ func TestUndeclaredOverrunIsRejected(t *testing.T) {
 	}
 	if st := stack.Query[string](t, s, "SELECT state FROM uploads"); st != string(models.UploadRejected) {
 		t.Errorf("upload %s", st)
+	}
+}
+
+// Parts without a gap are not all parts where nobody told the size: a client that went
+// away in the middle leaves no file.
+func TestUndeclaredHalfExpires(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	v := open(t, s, "default", 0, unknown(models.MethodMultipart))
+	signed, err := s.Service.Sign(t.Context(), stack.Caller("ann"), v.ID, controlplane.SignRequest{From: 1, To: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stack.MustSend(t, signed.Parts[0], stack.Bytes(1, 6*mib))
+	s.Clock.Advance(25 * time.Hour)
+	if _, err := s.Service.Repair(t.Context(), 0, 10); err != nil {
+		t.Fatal(err)
+	}
+	if st := stack.Query[string](t, s, "SELECT u.state || ' ' || f.state FROM uploads u JOIN files f ON f.id = u.file_id"); st != "expired failed" {
+		t.Errorf("upload and file are %s", st)
+	}
+}
+
+func TestUndeclaredOverGrantIsRejected(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	c := stack.Caller("ann")
+	c.Grant = &models.Grant{ID: "g", MaxBytes: 99, Expires: s.Clock.Now().Add(time.Hour)}
+	for size, want := range map[int]models.Code{99: "", 100: models.CodeTooLarge} {
+		v, err := s.Service.Open(t.Context(), c, controlplane.OpenRequest{Collection: "default", Name: "a", SizeUnknown: true, Method: models.MethodMultipart})
+		if err != nil {
+			t.Fatal(err)
+		}
+		signed, err := s.Service.Sign(t.Context(), c, v.ID, controlplane.SignRequest{From: 1, To: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stack.MustSend(t, signed.Parts[0], stack.Bytes(1, size))
+		for range 2 {
+			_, err = s.Service.Complete(t.Context(), c, v.ID, controlplane.CompleteRequest{})
+			wantCode(t, err, want)
+		}
 	}
 }
 
