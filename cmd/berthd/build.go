@@ -86,7 +86,9 @@ func join(ctx context.Context, c *config.Config, log *slog.Logger, db *store.Sto
 		}
 	}
 	if c.Has(config.RoleWorker) {
-		a.workers(c, log, registry, db, stores, service)
+		if err := a.workers(ctx, c, log, registry, db, stores, service); err != nil {
+			return nil, err
+		}
 	}
 	return a, nil
 }
@@ -133,6 +135,7 @@ func newHandler(ctx context.Context, c *config.Config, log *slog.Logger, registr
 			return service.Ready(ctx)
 		},
 		MaxBody: int64(c.Limits.MaxBody), RequestTimeout: c.Limits.RequestTimeout.Std(), AllowedOrigins: c.CORS.AllowedOrigins,
+		PublicURL: c.PublicURL,
 	}
 	if !c.Has(config.RoleAPI) {
 		return onlyProbes(httpapi.New(conf)), nil
