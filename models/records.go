@@ -110,6 +110,7 @@ type Task struct {
 	LeaseOwner   string
 	LeaseUntil   time.Time
 	LeaseVersion int64 // the fencing token
+	TakenOver    bool  // by this claim, from a lease that had died
 	LastError    string
 	CreatedAt    time.Time
 	UpdatedAt    time.Time

@@ -17,6 +17,7 @@ type Metrics struct {
 	repairs    *prometheus.CounterVec
 	events     *prometheus.CounterVec
 	steps      *prometheus.CounterVec
+	takeovers  *prometheus.CounterVec
 	tasks      *prometheus.GaugeVec
 	age        *prometheus.GaugeVec
 	late       prometheus.Gauge
@@ -38,6 +39,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Attempts to send an event by what they came to: sent, pending (again), failed."}, []string{"outcome"}),
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "berth_steps_total",
 			Help: "Calls of processing steps by what they came to: pass, block, delete, later, failed, stale."}, []string{"outcome"}),
+		takeovers: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "berth_lease_takeovers_total",
+			Help: "Tasks claimed from a lease that had died, by kind: a worker was killed, stopped or cut off."}, []string{"kind"}),
 		tasks: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "berth_tasks",
 			Help: "Tasks that are due, running or failed, by kind and state."}, []string{"kind", "state"}),
 		age: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "berth_tasks_oldest_seconds",
@@ -48,7 +51,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "When a loop last ran without an error, in Unix time."}, []string{"loop"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.decisions, m.versions, m.bytes, m.multiparts, m.repairs, m.events, m.steps, m.tasks, m.age, m.late, m.beat)
+		reg.MustRegister(m.decisions, m.versions, m.bytes, m.multiparts, m.repairs, m.events, m.steps, m.takeovers, m.tasks, m.age, m.late, m.beat)
 	}
 	return m
 }
@@ -70,6 +73,15 @@ func (m *Metrics) reaped(d models.Decision, o models.ReapOutcome) {
 	m.versions.Add(float64(o.Versions))
 	m.bytes.Add(float64(o.Bytes))
 	m.multiparts.Add(float64(o.Multipart))
+}
+
+// claimed counts the tasks whose worker had died.
+func (m *Metrics) claimed(tasks []models.Task) {
+	for _, k := range tasks {
+		if k.TakenOver {
+			m.takeovers.WithLabelValues(string(k.Kind)).Inc()
+		}
+	}
 }
 
 func (m *Metrics) published(to models.OutboxState) { m.events.WithLabelValues(string(to)).Inc() }

@@ -70,6 +70,7 @@ func (p *Processor) RunOnce(ctx context.Context) (ProcessCounts, error) {
 	if err != nil {
 		return ProcessCounts{}, err
 	}
+	p.Metrics.claimed(tasks)
 	var (
 		c    = ProcessCounts{Claimed: len(tasks)}
 		errs []error

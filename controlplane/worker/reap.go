@@ -64,6 +64,7 @@ func (r *Reaper) RunOnce(ctx context.Context) (ReapCounts, error) {
 	if err != nil {
 		return ReapCounts{}, err
 	}
+	r.Metrics.claimed(tasks)
 	var (
 		c    = ReapCounts{Claimed: len(tasks)}
 		errs []error
