@@ -33,7 +33,6 @@ type Collection struct {
 	VerifyOnRead      bool     // look at the object again before a read URL is signed
 	Steps             []Step
 	MaxMetadataBytes  int
-	SecondaryReplicas []StoreName
 }
 
 // Step is one member of a collection's processing chain.

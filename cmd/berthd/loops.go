@@ -28,8 +28,8 @@ const (
 )
 
 // workers adds the loops of the worker role.
-func (a *app) workers(c *config.Config, log *slog.Logger, registry prometheus.Registerer, db *store.Store,
-	stores map[models.StoreName]*objects.Store, service *controlplane.Service) {
+func (a *app) workers(ctx context.Context, c *config.Config, log *slog.Logger, registry prometheus.Registerer, db *store.Store,
+	stores map[models.StoreName]*objects.Store, service *controlplane.Service) error {
 	metrics := worker.NewMetrics(registry)
 	wakers := &worker.Wakers{}
 	owner := processName()
@@ -64,7 +64,14 @@ func (a *app) workers(c *config.Config, log *slog.Logger, registry prometheus.Re
 		a.loops["reconcile"] = reconcileLoop(every, c, log, registry, db, stores, metrics.Beat).Run
 	}
 	a.loops["reap"], a.loops["repair"] = reap.Run, repair.Run
+	a.loops["process"] = processLoop(c, log, metrics, wakers, owner, db, stores, service)
+	publish, err := publishLoop(ctx, c, log, metrics, wakers, owner, db)
+	if err != nil {
+		return err
+	}
+	a.loops["publish"] = publish
 	a.loops["wake"] = func(ctx context.Context) { wakers.Listen(ctx, db, log) }
+	return nil
 }
 
 // processName names this process in leases: unlike any other's, and unlike its own after

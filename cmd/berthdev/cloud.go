@@ -59,7 +59,7 @@ func (c *cloud) start(ctx context.Context) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	if err := c.startSteps(); err != nil {
+	if err := c.startSteps(secret.step); err != nil {
 		return err
 	}
 	token, err := devToken(secret.jwt)
@@ -142,13 +142,13 @@ func (c *cloud) startStore(ctx context.Context) (queueURL string, err error) {
 	return q.URL, nil
 }
 
-func (c *cloud) startSteps() error {
+func (c *cloud) startSteps(stepSecret string) error {
 	l, err := net.Listen("tcp", parts.Addr(0))
 	if err != nil {
 		return fmt.Errorf("steps: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /check", checkHandler)
+	mux.HandleFunc("POST /check", checkHandler(stepSecret))
 	c.steps = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
 	c.stepURL = "http://" + l.Addr().String() + "/check"
 	go func() { _ = c.steps.Serve(l) }()

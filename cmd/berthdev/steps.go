@@ -5,22 +5,27 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
+
+	"berth/events"
 )
 
 // checkHandler answers the webhook step of the collection `checked`: by the
 // file's name, so that every verdict can be had by hand.
-func checkHandler(w http.ResponseWriter, r *http.Request) {
+func checkHandler(secret string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { check(w, r, secret) }
+}
+
+func check(w http.ResponseWriter, r *http.Request, secret string) {
 	var ask struct {
-		File struct {
-			Name string `json:"name"`
-		} `json:"file"`
 		Data struct {
-			File struct {
-				Name string `json:"name"`
-			} `json:"file"`
+			Name string `json:"name"`
 		} `json:"data"`
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+	if err == nil {
+		err = events.VerifySignature(r.Header, secret, body, time.Now())
+	}
 	if err == nil {
 		err = json.Unmarshal(body, &ask)
 	}
@@ -28,12 +33,8 @@ func checkHandler(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "not a request of a step", http.StatusBadRequest)
 		return
 	}
-	name := ask.File.Name
-	if name == "" {
-		name = ask.Data.File.Name
-	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]string{"verdict": verdict(name)})
+	_ = json.NewEncoder(w).Encode(map[string]string{"verdict": verdict(ask.Data.Name)})
 }
 
 func verdict(name string) string {

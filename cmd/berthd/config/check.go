@@ -51,6 +51,7 @@ func (l *loader) check() {
 	l.count("worker.concurrency.replicate", c.Worker.Concurrency.Replicate, 256)
 	l.count("worker.concurrency.process", c.Worker.Concurrency.Process, 256)
 	l.count("worker.concurrency.reap", c.Worker.Concurrency.Reap, 256)
+	l.checkOutbox()
 	l.size("limits.max_body", c.Limits.MaxBody, 64<<10, 16<<20)
 	l.between("limits.request_timeout", c.Limits.RequestTimeout, time.Second, 10*time.Minute)
 	for i, o := range c.CORS.AllowedOrigins {
@@ -199,14 +200,24 @@ func (l *loader) checkCollection(at string, c Collection) {
 	l.between(at+".grace", c.Grace, 0, 365*day)
 	l.between(at+".url_expiry", c.URLExpiry, time.Second, maxURLExpiry)
 	l.size(at+".max_metadata_bytes", c.MaxMetadataBytes, 0, models.MaxMetadataBytes)
-	for i, s := range c.SecondaryReplicas {
-		key := index(at+".secondary_replicas", i)
-		l.store(key, s)
-		if s == c.Store || slices.Contains(c.SecondaryReplicas[:i], s) {
-			l.wrong(key, "is a store that the file is in already")
-		}
-	}
 	l.checkSteps(at+".steps", c.Steps)
+}
+
+func (l *loader) checkOutbox() {
+	o := l.config.Outbox
+	if o.QueueURL != "" {
+		l.url("outbox.queue_url", o.QueueURL)
+	}
+	if o.TopicARN != "" && !strings.HasPrefix(o.TopicARN, "arn:") {
+		l.wrong("outbox.topic_arn", "is not an ARN")
+	}
+	if o.WebhookURL == "" {
+		return
+	}
+	l.url("outbox.webhook_url", o.WebhookURL)
+	if len(o.WebhookSecret) < minToken && !l.bad["outbox.webhook_secret_file"] {
+		l.wrong("outbox.webhook_secret", "has fewer than %d bytes; calls are signed with it", minToken)
+	}
 }
 
 func (l *loader) checkSteps(at string, steps []Step) {
@@ -229,6 +240,9 @@ func (l *loader) checkSteps(at string, steps []Step) {
 			if len(s.Secret) < minToken && !l.bad[key+".secret_file"] {
 				l.wrong(key+".secret", "has fewer than %d bytes; calls are signed with it", minToken)
 			}
+		}
+		if s.Kind == "inspect" {
+			oneOf(l, key+".action", s.Action, "block", "delete")
 		}
 		l.between(key+".timeout", s.Timeout, time.Second, time.Hour)
 	}

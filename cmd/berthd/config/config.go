@@ -12,6 +12,8 @@ type Config struct {
 	Stores      map[string]Store      `yaml:"stores,omitempty"`
 	Events      Events                `yaml:"events,omitempty"`
 	Worker      Worker                `yaml:"worker,omitempty"`
+	Outbox      Outbox                `yaml:"outbox,omitempty"`
+	Webhooks    Webhooks              `yaml:"webhooks,omitempty"`
 	Limits      Limits                `yaml:"limits,omitempty"`
 	CORS        CORS                  `yaml:"cors,omitempty"`
 	Collections map[string]Collection `yaml:"collections,omitempty"`
@@ -99,6 +101,20 @@ type Concurrency struct {
 	Reap      int `yaml:"reap,omitempty"`
 }
 
+// Outbox says whom the events about files are told to: each of those that are named.
+type Outbox struct {
+	QueueURL          string `yaml:"queue_url,omitempty"`
+	TopicARN          string `yaml:"topic_arn,omitempty"`
+	WebhookURL        string `yaml:"webhook_url,omitempty"`
+	WebhookSecret     Secret `yaml:"webhook_secret,omitempty"`
+	WebhookSecretFile string `yaml:"webhook_secret_file,omitempty"`
+}
+
+// Webhooks says where the calls that berthd makes may go.
+type Webhooks struct {
+	AllowPrivate bool `yaml:"allow_private,omitempty"`
+}
+
 // Limits bound what one request may cost.
 type Limits struct {
 	MaxBody        Bytes    `yaml:"max_body,omitempty"`
@@ -112,31 +128,30 @@ type CORS struct {
 
 // Collection is the file's form of models.Collection. Policies gives the latter.
 type Collection struct {
-	Extensions        []string `yaml:"extensions,omitempty"`
-	ContentTypes      []string `yaml:"content_types,omitempty"`
-	MinSize           Bytes    `yaml:"min_size,omitempty"`
-	MaxSize           Bytes    `yaml:"max_size,omitempty"`
-	MaxFiles          int64    `yaml:"max_files,omitempty"`
-	MaxBytes          Bytes    `yaml:"max_bytes,omitempty"`
-	MaxOpen           int64    `yaml:"max_open,omitempty"`
-	Dedupe            string   `yaml:"dedupe,omitempty"`
-	Algorithm         string   `yaml:"algorithm,omitempty"`
-	ChecksumRequired  bool     `yaml:"checksum_required,omitempty"`
-	Commit            string   `yaml:"commit,omitempty"`
-	Store             string   `yaml:"store,omitempty"`
-	PartSize          Bytes    `yaml:"part_size,omitempty"`
-	SingleMax         Bytes    `yaml:"single_max,omitempty"`
-	Deadline          Duration `yaml:"deadline,omitempty"`
-	HardDeadline      Duration `yaml:"hard_deadline,omitempty"`
-	Grace             Duration `yaml:"grace,omitempty"`
-	URLExpiry         Duration `yaml:"url_expiry,omitempty"`
-	StorageClass      string   `yaml:"storage_class,omitempty"`
-	SSEKMSKeyID       string   `yaml:"sse_kms_key_id,omitempty"`
-	InlineTypes       []string `yaml:"inline_types,omitempty"`
-	VerifyOnRead      bool     `yaml:"verify_on_read,omitempty"`
-	MaxMetadataBytes  Bytes    `yaml:"max_metadata_bytes,omitempty"`
-	SecondaryReplicas []string `yaml:"secondary_replicas,omitempty"`
-	Steps             []Step   `yaml:"steps,omitempty"`
+	Extensions       []string `yaml:"extensions,omitempty"`
+	ContentTypes     []string `yaml:"content_types,omitempty"`
+	MinSize          Bytes    `yaml:"min_size,omitempty"`
+	MaxSize          Bytes    `yaml:"max_size,omitempty"`
+	MaxFiles         int64    `yaml:"max_files,omitempty"`
+	MaxBytes         Bytes    `yaml:"max_bytes,omitempty"`
+	MaxOpen          int64    `yaml:"max_open,omitempty"`
+	Dedupe           string   `yaml:"dedupe,omitempty"`
+	Algorithm        string   `yaml:"algorithm,omitempty"`
+	ChecksumRequired bool     `yaml:"checksum_required,omitempty"`
+	Commit           string   `yaml:"commit,omitempty"`
+	Store            string   `yaml:"store,omitempty"`
+	PartSize         Bytes    `yaml:"part_size,omitempty"`
+	SingleMax        Bytes    `yaml:"single_max,omitempty"`
+	Deadline         Duration `yaml:"deadline,omitempty"`
+	HardDeadline     Duration `yaml:"hard_deadline,omitempty"`
+	Grace            Duration `yaml:"grace,omitempty"`
+	URLExpiry        Duration `yaml:"url_expiry,omitempty"`
+	StorageClass     string   `yaml:"storage_class,omitempty"`
+	SSEKMSKeyID      string   `yaml:"sse_kms_key_id,omitempty"`
+	InlineTypes      []string `yaml:"inline_types,omitempty"`
+	VerifyOnRead     bool     `yaml:"verify_on_read,omitempty"`
+	MaxMetadataBytes Bytes    `yaml:"max_metadata_bytes,omitempty"`
+	Steps            []Step   `yaml:"steps,omitempty"`
 }
 
 // Step is one member of a collection's processing chain.
@@ -147,4 +162,5 @@ type Step struct {
 	Secret     Secret   `yaml:"secret,omitempty"`
 	SecretFile string   `yaml:"secret_file,omitempty"`
 	Timeout    Duration `yaml:"timeout,omitempty"`
+	Action     string   `yaml:"action,omitempty"` // of inspect
 }

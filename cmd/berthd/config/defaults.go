@@ -60,6 +60,9 @@ func (l *loader) collectionDefaults(at string, c *Collection) {
 	for i := range c.Steps {
 		s := &c.Steps[i]
 		fallback(l, join(index(at+".steps", i), "timeout"), &s.Timeout, Duration(30*time.Second))
+		if s.Kind == "inspect" {
+			fallback(l, join(index(at+".steps", i), "action"), &s.Action, string(models.StepBlock))
+		}
 	}
 }
 

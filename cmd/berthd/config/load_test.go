@@ -41,7 +41,7 @@ func TestExampleLoadsAndNamesEveryKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := c.Policies()["resume"]; p.MaxSize != 10<<20 || p.Dedupe != models.DedupeReject || len(p.Steps) != 1 || p.HardDeadline != 7*24*time.Hour {
+	if p := c.Policies()["resume"]; p.MaxSize != 10<<20 || p.Dedupe != models.DedupeReject || len(p.Steps) != 2 || p.HardDeadline != 7*24*time.Hour {
 		t.Errorf("resume: %+v", p)
 	}
 	text, err := os.ReadFile("example.yaml")
@@ -97,8 +97,7 @@ collections:
     inline_types: [image/png]
     verify_on_read: true
     max_metadata_bytes: 12
-    secondary_replicas: [third]
-    steps: [{name: a, kind: webhook, url: "http://h/", secret: 0123456789abcdefx, timeout: 13s}]
+    steps: [{name: a, kind: webhook, url: "http://h/", secret: 0123456789abcdefx, timeout: 13s, action: block}]
 `)
 	p := c.Policies()["all"]
 	for v, i := reflect.ValueOf(p), 0; i < v.NumField(); i++ {
@@ -256,7 +255,7 @@ collections:
     hard_deadline: 1d
     extensions: [.PDF]
     content_types: pdf
-    secondary_replicas: [main]
+    # a comment counts as a line
     steps:
       - name: a
         kind: webhok

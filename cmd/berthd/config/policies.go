@@ -36,12 +36,10 @@ func (c *Config) Policies() map[string]models.Collection {
 			VerifyOnRead:     k.VerifyOnRead,
 			MaxMetadataBytes: int(k.MaxMetadataBytes),
 		}
-		for _, s := range k.SecondaryReplicas {
-			p.SecondaryReplicas = append(p.SecondaryReplicas, models.StoreName(s))
-		}
 		for _, s := range k.Steps {
 			p.Steps = append(p.Steps, models.Step{
 				Name: s.Name, Kind: s.Kind, URL: s.URL, Secret: s.Secret.Reveal(), Timeout: s.Timeout.Std(),
+				Action: models.StepVerdict(s.Action),
 			})
 		}
 		out[name] = p
