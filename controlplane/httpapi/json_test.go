@@ -31,7 +31,7 @@ func TestDecodeOpen(t *testing.T) {
 		"space":               {" \n{" + least + "}\t ", "", true},
 		"surrogate pair":      {`{"collection":"c","name":"\ud83d\ude00","size":1}`, "", true},
 		"largest size":        {`{"collection":"c","name":"n","size":9223372036854775807}`, "", true},
-		"depth 31":            {deep(30), "", true},
+		"depth 32":            {deep(31), "", true},
 		"depth 33":            {deep(32), "", false},
 		"depth 100,000":       {strings.Repeat("[", 100_000), "", false},
 		"not JSON":            {`size=1`, "", false},
