@@ -75,8 +75,24 @@ type harbour struct {
 func newHarbour(t testing.TB) *harbour {
 	t.Helper()
 	s3 := testkit.S3(t)
+	proxy := newS3Proxy(t, s3.Endpoint)
+	h := startHarbour(t, s3, proxy.URL)
+	h.proxy = proxy
+	return h
+}
+
+// newDirectHarbour is one without the proxy, for measuring.
+func newDirectHarbour(t testing.TB) *harbour {
+	t.Helper()
+	s3 := testkit.S3(t)
+	return startHarbour(t, s3, s3.Endpoint)
+}
+
+// startHarbour starts berthd for a bucket, which it and berth reach at endpoint.
+func startHarbour(t testing.TB, s3 testkit.S3Info, endpoint string) *harbour {
+	t.Helper()
 	q := testkit.Notifications(t, s3)
-	h := &harbour{t: t, s3: s3, proxy: newS3Proxy(t, s3.Endpoint), state: t.TempDir()}
+	h := &harbour{t: t, s3: s3, state: t.TempDir()}
 	config := fmt.Sprintf(`
 listen: 127.0.0.1:0
 database: {url: %q}
@@ -93,7 +109,7 @@ collections:
   instant: {dedupe: reuse}
   draft: {commit: deferred}
   resume: {extensions: [pdf], max_size: 1MiB, max_files: 2, dedupe: reject}
-`, testkit.DB(t), jwtSecret, h.proxy.URL, s3.Region, s3.Bucket, s3.AccessKey, s3.SecretKey, q.QueueURL, q.Endpoint, q.Region)
+`, testkit.DB(t), jwtSecret, endpoint, s3.Region, s3.Bucket, s3.AccessKey, s3.SecretKey, q.QueueURL, q.Endpoint, q.Region)
 	file := filepath.Join(t.TempDir(), "berth.yaml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
