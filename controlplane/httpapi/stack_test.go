@@ -90,7 +90,7 @@ func cut(u wire.Upload, body []byte, n int) []byte {
 	return body[from:min(from+u.PartSize, int64(len(body)))]
 }
 
-func putPart(t *testing.T, p wire.SignedPart, body []byte) int {
+func deliver(t *testing.T, p wire.SignedPart, body []byte) int {
 	t.Helper()
 	status, err := stack.Send(t.Context(), models.SignedPart(p), body)
 	if err != nil {
@@ -102,7 +102,7 @@ func putPart(t *testing.T, p wire.SignedPart, body []byte) int {
 func (w *whole) send(t *testing.T, u wire.Upload, body []byte, numbers ...int) {
 	t.Helper()
 	for _, p := range w.sign(t, u, body, numbers...) {
-		if status := putPart(t, p, cut(u, body, p.Number)); status != 200 {
+		if status := deliver(t, p, cut(u, body, p.Number)); status != 200 {
 			t.Fatalf("part %d: S3 answered %d", p.Number, status)
 		}
 	}
@@ -428,7 +428,7 @@ func TestOtherBytesAreRefusedByS3(t *testing.T) {
 		w.call("POST", "/v1/uploads/"+u.ID+"/parts", w.ann, wire.SignRequest{Parts: []wire.PartToSign{{Number: 1, Checksum: models.SHA256.Sum(cut(u, other, 1))}}}).
 			wants(t, 409, models.CodePartConflict)
 		for _, p := range urls {
-			if status := putPart(t, p, cut(u, body, p.Number)); status != 200 {
+			if status := deliver(t, p, cut(u, body, p.Number)); status != 200 {
 				t.Errorf("%s: the right bytes: %d", name, status)
 			}
 		}
