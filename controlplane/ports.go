@@ -22,6 +22,8 @@ type Records interface {
 	BeginComplete(ctx context.Context, u models.Upload, value string, lease, now time.Time, actor string) (up models.Upload, ok bool, err error)
 	Yield(ctx context.Context, u models.Upload, why string, expires, now time.Time) (ok bool, err error)
 	Attest(ctx context.Context, a models.Attestation) (models.AttestOutcome, error)
+	AttestMany(ctx context.Context, as []models.Attestation, now time.Time) (map[models.UploadID]models.AttestOutcome, error)
+	PinsOf(ctx context.Context, ids []models.UploadID) (map[models.UploadID][]models.Pin, error)
 	Reject(ctx context.Context, r models.Rejection) (ok bool, err error)
 	Commit(ctx context.Context, c models.Committing) (ok bool, err error)
 	CloseUpload(ctx context.Context, c models.Closing) (ok bool, err error)

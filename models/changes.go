@@ -79,6 +79,7 @@ type Signing struct {
 // Attestation is S3's word for one version, to be recorded.
 type Attestation struct {
 	UploadID UploadID
+	Seen     Upload // as it was verified: what was expected of it must still stand in the row
 	Object   Object
 	Checksum Checksum // what is recorded: one of Object.Checksums, or none
 	Declared bool     // the client stated it, whole or by parts

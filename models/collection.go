@@ -16,23 +16,23 @@ type Collection struct {
 	MaxBytes int64 // bytes of living files per owner; 0: no limit
 	MaxOpen  int64 // open uploads per owner; 0: no limit
 
-	Dedupe            DedupeMode
-	Algorithm         Algorithm
-	ChecksumRequired  bool // the whole value at open, or one per part when signed
-	Commit            CommitMode
-	Store             StoreName
-	PartSize          int64 // preferred, bytes
-	SingleMax         int64 // largest single PUT, bytes
-	Deadline          time.Duration
-	HardDeadline      time.Duration // no progress prolongs a session beyond it
-	Grace             time.Duration // from a deadline to the reaping
-	URLExpiry         time.Duration
-	StorageClass      string
-	SSEKMSKeyID       string
-	InlineTypes       []string // content types served inline; others are attachments
-	VerifyOnRead      bool     // look at the object again before a read URL is signed
-	Steps             []Step
-	MaxMetadataBytes  int
+	Dedupe           DedupeMode
+	Algorithm        Algorithm
+	ChecksumRequired bool // the whole value at open, or one per part when signed
+	Commit           CommitMode
+	Store            StoreName
+	PartSize         int64 // preferred, bytes
+	SingleMax        int64 // largest single PUT, bytes
+	Deadline         time.Duration
+	HardDeadline     time.Duration // no progress prolongs a session beyond it
+	Grace            time.Duration // from a deadline to the reaping
+	URLExpiry        time.Duration
+	StorageClass     string
+	SSEKMSKeyID      string
+	InlineTypes      []string // content types served inline; others are attachments
+	VerifyOnRead     bool     // look at the object again before a read URL is signed
+	Steps            []Step
+	MaxMetadataBytes int
 }
 
 // Step is one member of a collection's processing chain.

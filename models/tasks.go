@@ -53,6 +53,8 @@ type ReapView struct {
 	Upload  *Upload // of a primary replica; nil for an import and for secondary replicas
 	Grace   time.Duration
 	Manual  bool
+	// Detached says that the replica was forgotten on purpose: what lies there stays.
+	Detached bool
 }
 
 // DecideReap is the reference check (F1, F2): what a living file references stays,
@@ -73,7 +75,10 @@ func DecideReap(v ReapView, now time.Time) ReapPlan {
 	}
 	switch v.Replica.State {
 	case ReplicaDeleted:
-		return decide(Ignored, "the replica is deleted")
+		if v.Detached {
+			return decide(Ignored, "the replica was detached")
+		}
+		return decide(Allowed, "something was heard of the key after its deletion")
 	case ReplicaReady:
 		if v.Replica.VersionID == "" {
 			return decide(Refused, "the recorded version is not known")

@@ -10,12 +10,7 @@ import (
 
 // tell writes an event for others, in the transaction that caused it.
 func (t tx) tell(typ models.EventType, f models.File, now time.Time) error {
-	payload, err := json.Marshal(map[string]any{
-		"file_id": f.ID, "tenant": f.Tenant, "owner": f.Owner, "collection": f.Collection, "name": f.Name,
-		"size": f.Size, "content_type": f.ContentType, "version_id": f.VersionID,
-		"checksum": map[string]any{"algorithm": f.Checksum.Algorithm, "type": f.Checksum.Type, "value": f.Checksum.Value},
-		"reason":   f.ReasonCode, "at": now.UTC(),
-	})
+	payload, err := eventPayload(f, now)
 	if err != nil {
 		return err
 	}

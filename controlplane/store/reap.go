@@ -56,6 +56,13 @@ func (t tx) reapView(k models.Task) (models.ReapView, error) {
 		return models.ReapView{}, err
 	}
 	v := models.ReapView{File: f, Replica: r, Manual: k.Manual}
+	if r.State == models.ReplicaDeleted {
+		var row struct{ Reason string }
+		if _, err := t.read(&row, `SELECT COALESCE(reason, '') AS reason FROM replicas WHERE id = @id`, args{"id": r.ID}); err != nil {
+			return models.ReapView{}, err
+		}
+		v.Detached = row.Reason == models.ReasonDetached
+	}
 	var row struct {
 		Upload    uploadRow `gorm:"embedded"`
 		GraceSecs float64
@@ -156,6 +163,10 @@ func (s *Store) FinishReap(ctx context.Context, k models.Task, p models.ReapPlan
 				r = models.TaskResult{To: models.TaskPending, RunAt: now}
 			}
 			_, err = t.finish(k, r, now)
+			return err
+		}
+		if p.Replica.State == models.ReplicaDeleted && !more {
+			_, err = t.finish(k, models.TaskResult{To: models.TaskSucceeded}, now)
 			return err
 		}
 		if more || v.Replica.State != models.ReplicaDeleting {

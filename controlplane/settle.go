@@ -1,0 +1,227 @@
+package controlplane
+
+import (
+	"context"
+	"sync"
+
+	"berth/models"
+)
+
+// settleAtOnce bounds how many objects a batch of events asks S3 for side by side.
+const settleAtOnce = 16
+
+// told is what a batch of events says of one upload.
+type told struct {
+	upload   models.Upload
+	events   []int    // their places in the batch
+	versions []string // that they name, each once
+
+	attest *models.Attestation // verified, to be recorded with the others
+	err    error
+}
+
+// Settle takes notifications of one or more stores. Events come at least once, in any
+// order, late, early or never; all of it is harmless. For a batch there is one look-up,
+// the objects are asked for side by side, and what S3 attests as declared is recorded in
+// one transaction; the rest is settled each by itself. The errors stand at the places of
+// their events; nil means settled, or nothing to settle.
+func (s *Service) Settle(ctx context.Context, events []models.ObjectEvent) []error {
+	errs := make([]error, len(events))
+	groups := s.group(ctx, events, errs)
+	side(groups, func(g *told) { g.attest, g.err = s.examine(ctx, g) })
+	s.attestTogether(ctx, groups)
+	for _, g := range groups {
+		for _, i := range g.events {
+			errs[i] = g.err
+		}
+	}
+	return errs
+}
+
+// side runs do for all groups, a few at a time.
+func side(groups []*told, do func(*told)) {
+	slots := make(chan struct{}, settleAtOnce)
+	var wg sync.WaitGroup
+	for _, g := range groups {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			do(g)
+		})
+	}
+	wg.Wait()
+}
+
+// group finds the uploads that the events are about. What is nobody's is counted.
+func (s *Service) group(ctx context.Context, events []models.ObjectEvent, errs []error) []*told {
+	keys := map[models.StoreName][]string{}
+	for _, e := range events {
+		if e.Created {
+			keys[e.Store] = append(keys[e.Store], e.Key)
+		}
+	}
+	found := map[models.StoreName]map[string]models.Upload{}
+	failed := map[models.StoreName]error{}
+	for store, ks := range keys {
+		found[store], failed[store] = s.records.UploadsAt(ctx, store, ks)
+	}
+	var groups []*told
+	byID := map[models.UploadID]*told{}
+	for i, e := range events {
+		if !e.Created {
+			continue
+		}
+		if err := failed[e.Store]; err != nil {
+			errs[i] = err
+			continue
+		}
+		u, ok := found[e.Store][e.Key]
+		if !ok {
+			s.metrics.unknownKey(e.Store)
+			continue
+		}
+		g := byID[u.ID]
+		if g == nil {
+			g = &told{upload: u}
+			byID[u.ID] = g
+			groups = append(groups, g)
+		}
+		g.events = append(g.events, i)
+		g.name(e.VersionID)
+	}
+	return groups
+}
+
+// name notes a version that an event names, once.
+func (g *told) name(version string) {
+	for _, v := range g.versions {
+		if v == version {
+			return
+		}
+	}
+	g.versions = append(g.versions, version)
+}
+
+// examine looks at what S3 holds of one upload. What is as declared is returned, to be
+// recorded with the others; everything else is settled here.
+func (s *Service) examine(ctx context.Context, g *told) (*models.Attestation, error) {
+	u := &g.upload
+	waiting := models.Uploads.May(u.State, models.UploadCompleted)
+	if !waiting || len(g.versions) > 1 {
+		for _, v := range g.versions {
+			if err := s.settle(ctx, u, v); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	}
+	st, err := s.objects(u.Store)
+	if err != nil {
+		return nil, err
+	}
+	o, err := st.Head(ctx, u.Key, g.versions[0])
+	if models.ObjectKind(err) == models.ObjectAbsent {
+		s.metrics.verified(models.ActorEvent, settledAbsent)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	col := s.policy(u.Collection)
+	return &models.Attestation{UploadID: u.ID, Seen: *u, Object: o, Steps: len(col.Steps) > 0, Collection: &col, Actor: models.ActorEvent}, nil
+}
+
+// attestTogether judges what was examined against the pins, and records in one
+// transaction what is as it was declared. What that transaction does not take goes through
+// verify, each by itself.
+func (s *Service) attestTogether(ctx context.Context, groups []*told) {
+	var ids []models.UploadID
+	for _, g := range groups {
+		if g.attest != nil {
+			ids = append(ids, g.upload.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	pins, err := s.records.PinsOf(ctx, ids)
+	var together []models.Attestation
+	for _, g := range groups {
+		if g.attest == nil {
+			continue
+		}
+		if err != nil {
+			g.err = err
+			continue
+		}
+		want, conflict := models.Expected(&g.upload, pins[g.upload.ID])
+		v := models.Verify(&g.upload, want, g.attest.Object)
+		if !v.OK || conflict || len(ids) == 1 {
+			continue // verify says what follows
+		}
+		g.attest.Checksum, g.attest.Declared = v.Checksum, !want.IsZero()
+		together = append(together, *g.attest)
+	}
+	if err != nil {
+		return
+	}
+	var done map[models.UploadID]models.AttestOutcome
+	if len(together) > 0 {
+		if done, err = s.records.AttestMany(ctx, together, s.utc()); err != nil {
+			// Each by itself may still pass; where not, its own error is the one to tell.
+			s.log.WarnContext(ctx, "a batch of events was not recorded together", "uploads", len(together), "err", err)
+		}
+	}
+	side(groups, func(g *told) {
+		if g.attest == nil {
+			return
+		}
+		switch done[g.upload.ID] {
+		case models.Attested:
+			s.metrics.verified(models.ActorEvent, settledDone)
+		case models.AttestLost:
+			s.metrics.verified(models.ActorEvent, settledBefore)
+		default:
+			_, g.err = s.verify(ctx, &g.upload, g.attest.Object.VersionID, models.ActorEvent)
+		}
+	})
+}
+
+// settle takes one event of an upload by itself.
+func (s *Service) settle(ctx context.Context, u *models.Upload, version string) error {
+	switch u.State {
+	case models.UploadUploading, models.UploadCompleting:
+		_, err := s.verify(ctx, u, version, models.ActorEvent)
+		return err
+	case models.UploadCompleted, models.UploadCommitted:
+		if version == "" || version == u.VersionID {
+			return nil
+		}
+		// Another version under a key of ours. Noted, reaped, never served.
+		return s.foreign(ctx, u, version)
+	case models.UploadInit:
+		return nil // nothing of ours can lie there yet
+	default:
+		// Rejected, aborted, expired: what landed late is swept again.
+		return s.records.EnsureReap(ctx, u.ReplicaID, s.utc())
+	}
+}
+
+// foreign looks whether the version is really there before it is noted: events lie.
+func (s *Service) foreign(ctx context.Context, u *models.Upload, version string) error {
+	st, err := s.objects(u.Store)
+	if err != nil {
+		return err
+	}
+	o, err := st.Head(ctx, u.Key, version)
+	switch {
+	case models.ObjectKind(err) == models.ObjectAbsent:
+		return nil
+	case err != nil:
+		return unavailable(err)
+	case o.VersionID == u.VersionID:
+		return nil
+	}
+	return s.records.NoteForeign(ctx, models.ForeignVersion{Store: u.Store, Key: u.Key, VersionID: o.VersionID,
+		ReplicaID: u.ReplicaID, FileID: u.FileID}, s.utc())
+}
