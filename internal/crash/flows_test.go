@@ -463,6 +463,13 @@ func flows() []flow {
 			r.straying()
 			r.ok(aborts(r.p.ctx, &r.s, r.p))
 		}, act: reapOnce, uploads: 1, files: []string{"failed"}},
+		{name: "reap what came after the deletion", prepare: func(r *run) {
+			r.active(request("plain", small))
+			r.ok(deletes(r.p.ctx, &r.s, r.p))
+			r.ok(r.w.settle(r.p))
+			r.s.Version = r.put("evil", "")
+			r.ok(settle(r.p.ctx, &r.s, r.p))
+		}, act: reapOnce, uploads: 1, files: []string{"deleted"}},
 		{name: "reap a foreign version", prepare: func(r *run) {
 			r.active(request("plain", small))
 			r.s.Version = r.put("evil", "")

@@ -20,6 +20,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	set("rapid.checks", map[bool]string{false: "20", true: "250"}[full()])
+	set("rapid.steps", "40")
 	set("rapid.nofailfile", "true")
 	set("rapid.shrinktime", "20s")
 	os.Exit(m.Run())
