@@ -70,7 +70,7 @@ func join(ctx context.Context, c *config.Config, log *slog.Logger, db *store.Sto
 	if err != nil {
 		return nil, err
 	}
-	a := &app{log: log, loops: map[string]func(context.Context){}}
+	a := &app{log: log, loops: map[string]func(context.Context){}, policies: service.SetCollections}
 	if a.handler, err = newHandler(ctx, c, log, registry, service, a); err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func newHandler(ctx context.Context, c *config.Config, log *slog.Logger, registr
 		return nil, err
 	}
 	conf.Auth = auth
-	conf.Notify = events.Webhook{Settler: service}.Notify
+	conf.Notify = events.Webhook{Settler: hears(c, service, log)}.Notify
 	conf.NotificationTokens = map[models.StoreName]string{}
 	for name, s := range c.Stores {
 		conf.NotificationTokens[models.StoreName(name)] = s.NotificationToken.Reveal()
@@ -173,7 +173,7 @@ func newConsumer(ctx context.Context, c *config.Config, log *slog.Logger, regist
 		return nil, err
 	}
 	return events.NewConsumer(events.Config{
-		Queue: queue, QueueURL: c.Events.QueueURL, Settler: service, StoreOf: c.StoreOf, Ready: service.Ready,
+		Queue: queue, QueueURL: c.Events.QueueURL, Settler: hears(c, service, log), StoreOf: c.StoreOf, Ready: service.Ready,
 		Pollers: c.Events.Pollers, Visibility: c.Events.Visibility.Std(), Grace: stopTimeout * 2 / 3, Log: log, Registry: registry,
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"berth/cmd/berthd/config"
 	"berth/controlplane/httpapi"
+	"berth/models"
 )
 
 // Time limits of connections, and of the end. The write limit is above the longest
@@ -53,6 +54,7 @@ func (s serveCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	defer app.close()
+	app.loops["reload"] = reloads(s.load, app.policies, log)
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", c.Listen, err)
@@ -80,6 +82,7 @@ type app struct {
 	loops    map[string]func(context.Context) // each returns soon after its context ends
 	stopping atomic.Bool                      // readiness is refused, so that balancers look elsewhere
 	close    func()
+	policies func(map[string]models.Collection) error // replaces them, all or none
 }
 
 // run serves until ctx ends or the server fails. Then it takes no more, finishes what
