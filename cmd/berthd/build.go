@@ -15,6 +15,7 @@ import (
 	"berth/events"
 	"berth/migrations"
 	"berth/models"
+	"berth/web"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -71,7 +72,7 @@ func join(ctx context.Context, c *config.Config, log *slog.Logger, db *store.Sto
 		return nil, err
 	}
 	a := &app{log: log, loops: map[string]func(context.Context){}, policies: service.SetCollections}
-	if a.handler, err = newHandler(ctx, c, log, registry, service, a); err != nil {
+	if a.handler, err = newHandler(ctx, c, log, registry, service, stores, a); err != nil {
 		return nil, err
 	}
 	if c.Has(config.RoleEvents) {
@@ -125,7 +126,7 @@ func openStores(ctx context.Context, c *config.Config) (map[models.StoreName]*ob
 }
 
 // newHandler is the API, or only the probes where the process has not that role.
-func newHandler(ctx context.Context, c *config.Config, log *slog.Logger, registry *prometheus.Registry, service *controlplane.Service, a *app) (http.Handler, error) {
+func newHandler(ctx context.Context, c *config.Config, log *slog.Logger, registry *prometheus.Registry, service *controlplane.Service, stores map[models.StoreName]*objects.Store, a *app) (http.Handler, error) {
 	conf := httpapi.Config{
 		Service: service, Log: log, Registry: registry,
 		Ready: func(ctx context.Context) error {
@@ -153,7 +154,17 @@ func newHandler(ctx context.Context, c *config.Config, log *slog.Logger, registr
 	for name, s := range c.Stores {
 		conf.NotificationTokens[models.StoreName(name)] = s.NotificationToken.Reveal()
 	}
+	conf.Pages = web.Handler(web.Config{Connect: origins(stores)})
 	return httpapi.New(conf), nil
+}
+
+// origins are those that browsers send parts to.
+func origins(stores map[models.StoreName]*objects.Store) []string {
+	var out []string
+	for _, s := range stores {
+		out = append(out, s.Origin())
+	}
+	return out
 }
 
 func onlyProbes(h http.Handler) http.Handler {

@@ -116,6 +116,9 @@ func New(cfg Config) (*Store, error) {
 // Name is the store's configured name.
 func (s *Store) Name() models.StoreName { return s.name }
 
+// Origin is the web origin of presigned URLs: what a page must be allowed to send to.
+func (s *Store) Origin() string { return s.signer.origin }
+
 // Bucket is the bucket's name.
 func (s *Store) Bucket() string { return s.bucket }
 
