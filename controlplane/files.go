@@ -138,11 +138,8 @@ func (s *Service) Unblock(ctx context.Context, c models.Caller, id models.FileID
 }
 
 func (s *Service) setBlocked(ctx context.Context, c models.Caller, id models.FileID, block bool, reason string) (models.File, error) {
-	if err := c.Require(models.ScopeAdmin); err != nil {
+	if err := admin(c); err != nil {
 		return models.File{}, err
-	}
-	if c.Grant != nil {
-		return models.File{}, models.Errorf(models.CodeForbidden, "a grant does not reach so far")
 	}
 	if len(reason) > 1000 {
 		return models.File{}, models.Errorf(models.CodeInvalidRequest, "reason: is longer than 1000 bytes").With("field", "reason")

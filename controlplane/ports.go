@@ -38,6 +38,11 @@ type Records interface {
 	EnsureReap(ctx context.Context, id models.ReplicaID, now time.Time) error
 	Wait(ctx context.Context, id models.TaskID) (models.StepWait, error)
 	RecordStep(ctx context.Context, k models.Task, r models.StepResult, steps int, now time.Time) (models.Verdicted, error)
+	Tasks(ctx context.Context, tenant models.Tenant, kind models.TaskKind, state models.TaskState, before models.TaskID, limit int) ([]models.Task, error)
+	TaskOf(ctx context.Context, tenant models.Tenant, id models.TaskID) error
+	Retry(ctx context.Context, id models.TaskID, actor string, now time.Time) (models.Task, error)
+	Events(ctx context.Context, tenant models.Tenant, state models.OutboxState, before models.EventID, limit int) ([]models.Event, error)
+	ChangeEvent(ctx context.Context, tenant models.Tenant, id models.EventID, to models.OutboxState, now time.Time) (models.OutboxState, error)
 	Overdue(ctx context.Context, now time.Time, limit int) ([]models.Upload, error)
 	Quiet(ctx context.Context, quiet time.Duration, now time.Time, limit int) ([]models.Upload, error)
 	EnsureReaps(ctx context.Context, now time.Time, limit int) (int, error)

@@ -57,6 +57,9 @@ func ParseReplicaID(s string) (ReplicaID, error) { return parseID[ReplicaID]("re
 // ParseTaskID is ParseUploadID for tasks.
 func ParseTaskID(s string) (TaskID, error) { return parseID[TaskID]("tsk_", "task", s) }
 
+// ParseEventID is ParseUploadID for outbox events.
+func ParseEventID(s string) (EventID, error) { return parseID[EventID]("evt_", "event", s) }
+
 func parseID[T ~string](prefix, what, s string) (T, error) {
 	if !validID(prefix, s) {
 		return "", NotFound(what)

@@ -85,24 +85,36 @@ func (s *Store) NextEvent(ctx context.Context) (at time.Time, ok bool, err error
 	return timeOf(row.At), row.At != nil, wrap("next event", err)
 }
 
-// Events lists events of a state, newest first.
-func (s *Store) Events(ctx context.Context, state models.OutboxState, before models.EventID, limit int) ([]models.Event, error) {
+// Events lists a tenant's events of a state, newest first.
+func (s *Store) Events(ctx context.Context, tenant models.Tenant, state models.OutboxState, before models.EventID, limit int) ([]models.Event, error) {
 	var rows []eventRow
-	_, err := s.alone(ctx).read(&rows, `SELECT `+eventColumns+` FROM outbox o WHERE o.state = @state AND (CAST(@before AS text) = '' OR o.id < @before)
-		ORDER BY o.id DESC LIMIT @limit`, args{"state": state, "before": before, "limit": limit})
+	_, err := s.alone(ctx).read(&rows, `SELECT `+eventColumns+` FROM outbox o WHERE o.tenant = @tenant AND o.state = @state
+		AND (CAST(@before AS text) = '' OR o.id < @before) ORDER BY o.id DESC LIMIT @limit`,
+		args{"tenant": tenant, "state": state, "before": before, "limit": limit})
 	return eventModels(rows), wrap("events", err)
 }
 
-// RetryEvent sends a dead letter again, by hand.
-func (s *Store) RetryEvent(ctx context.Context, id models.EventID, now time.Time) (ok bool, err error) {
-	ok, err = s.alone(ctx).one(`UPDATE outbox SET state = 'pending', not_before = @now, closed_at = NULL, attempts = 0
-		WHERE id = @id AND state IN `+from(models.Outbox, models.OutboxPending), args{"id": id, "now": now})
-	return ok, wrap("retry event", err)
-}
-
-// CancelEvent withdraws an event that was not sent.
-func (s *Store) CancelEvent(ctx context.Context, id models.EventID, now time.Time) (ok bool, err error) {
-	ok, err = s.alone(ctx).one(`UPDATE outbox SET state = 'cancelled', lease_owner = NULL, lease_until = NULL, closed_at = @now
-		WHERE id = @id AND state IN `+from(models.Outbox, models.OutboxCancelled), args{"id": id, "now": now})
-	return ok, wrap("cancel event", err)
+// ChangeEvent moves an event by hand: a dead letter back to pending, or what was not sent
+// to cancelled. It returns the state that the event is in then: another than to where the
+// guard said no.
+func (s *Store) ChangeEvent(ctx context.Context, tenant models.Tenant, id models.EventID, to models.OutboxState, now time.Time) (state models.OutboxState, err error) {
+	err = s.within(ctx, "change event", func(t tx) error {
+		a := args{"id": id, "tenant": tenant, "to": to, "now": now}
+		set := `closed_at = @now`
+		if to == models.OutboxPending {
+			set = `closed_at = NULL, not_before = @now, attempts = 0`
+		}
+		if _, err := t.one(`UPDATE outbox SET state = @to, lease_owner = NULL, lease_until = NULL, `+set+`
+			WHERE id = @id AND tenant = @tenant AND state IN `+from(models.Outbox, to), a); err != nil {
+			return err
+		}
+		var row struct{ State string }
+		n, err := t.read(&row, `SELECT state FROM outbox WHERE id = @id AND tenant = @tenant`, a)
+		if err == nil && n == 0 {
+			err = models.NotFound("event")
+		}
+		state = models.OutboxState(row.State)
+		return err
+	})
+	return state, err
 }

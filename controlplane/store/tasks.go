@@ -280,6 +280,33 @@ func (t tx) retake(id models.FileID, actor string, now time.Time) error {
 	return t.moved(id, step(now, "file", string(id), models.FileDeleteFailed, models.FileDeleting, actor, "retried"))
 }
 
+// Tasks lists a tenant's tasks, newest first; an empty kind or state is any.
+func (s *Store) Tasks(ctx context.Context, tenant models.Tenant, kind models.TaskKind, state models.TaskState, before models.TaskID, limit int) ([]models.Task, error) {
+	var rows []taskRow
+	if _, err := s.alone(ctx).read(&rows, `SELECT `+taskColumns+` FROM tasks t JOIN files f ON f.id = t.file_id WHERE f.tenant = @tenant
+			AND (CAST(@kind AS text) = '' OR t.kind = @kind) AND (CAST(@state AS text) = '' OR t.state = @state)
+			AND (CAST(@before AS text) = '' OR t.id < @before) ORDER BY t.id DESC LIMIT @limit`,
+		args{"tenant": tenant, "kind": kind, "state": state, "before": before, "limit": limit}); err != nil {
+		return nil, wrap("tasks", err)
+	}
+	out := make([]models.Task, len(rows))
+	for i := range rows {
+		out[i] = rows[i].model()
+	}
+	return out, nil
+}
+
+// TaskOf tells whether a task is of a tenant's file: NOT_FOUND if not.
+func (s *Store) TaskOf(ctx context.Context, tenant models.Tenant, id models.TaskID) error {
+	var row struct{ ID string }
+	n, err := s.alone(ctx).read(&row, `SELECT t.id FROM tasks t JOIN files f ON f.id = t.file_id WHERE t.id = @id AND f.tenant = @tenant`,
+		args{"id": id, "tenant": tenant})
+	if err == nil && n == 0 {
+		err = models.NotFound("task")
+	}
+	return wrap("task", err)
+}
+
 // TaskStats counts tasks by kind and state, the closed ones of the last day only.
 func (s *Store) TaskStats(ctx context.Context, now time.Time) ([]models.TaskStats, error) {
 	var rows []struct {

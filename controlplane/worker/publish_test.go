@@ -125,7 +125,8 @@ func TestDeadLettersWaitForAPerson(t *testing.T) {
 		publish(t, p)
 		s.Clock.Advance(2 * time.Hour)
 	}
-	dead, err := s.Store.Events(t.Context(), models.OutboxFailed, "", 10)
+	page, err := s.Service.Events(t.Context(), stack.Caller("admin"), "", "", 10)
+	dead := page.Events
 	if err != nil || len(dead) != 1 || !strings.Contains(dead[0].LastError, "down") {
 		t.Fatalf("dead letters %+v, error %v", dead, err)
 	}
@@ -137,8 +138,13 @@ func TestDeadLettersWaitForAPerson(t *testing.T) {
 	if len(x.got) != 1 || x.got[0].Type != models.EventFileBlocked {
 		t.Errorf("a dead letter holds up what came after it: %+v", x.got)
 	}
-	if ok, err := s.Store.RetryEvent(t.Context(), dead[0].ID, s.Clock.Now()); err != nil || !ok {
-		t.Fatal(ok, err)
+	stranger := stack.Caller("admin")
+	stranger.Tenant = "other"
+	if err := s.Service.RetryEvent(t.Context(), stranger, dead[0].ID); models.ErrorCode(err) != models.CodeNotFound {
+		t.Errorf("another tenant's dead letter: %v", err)
+	}
+	if err := s.Service.RetryEvent(t.Context(), stack.Caller("admin"), dead[0].ID); err != nil {
+		t.Fatal(err)
 	}
 	publish(t, p)
 	if len(x.got) != 2 || x.got[1].ID != dead[0].ID {
@@ -172,8 +178,11 @@ func TestAtLeastOnceAndWithdrawn(t *testing.T) {
 	}
 	v := active(t, s, 10)
 	id := models.EventID(stack.Query[string](t, s, "SELECT id FROM outbox WHERE file_id = $1", string(v.FileID)))
-	if ok, err := s.Store.CancelEvent(t.Context(), id, s.Clock.Now()); err != nil || !ok {
-		t.Fatal(ok, err)
+	if err := s.Service.CancelEvent(t.Context(), stack.Caller("admin"), id); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Service.RetryEvent(t.Context(), stack.Caller("admin"), id); models.ErrorCode(err) != models.CodeNotReady {
+		t.Errorf("a withdrawn event was taken up again: %v", err)
 	}
 	publish(t, p)
 	if len(x.got) != 1 {

@@ -361,7 +361,15 @@ func TestFailuresAreRetriedThenLeftToAPerson(t *testing.T) {
 	one(t, s, "delete_failed", "SELECT state FROM replicas")
 	id := models.TaskID(stack.Query[string](t, s, "SELECT id FROM tasks WHERE state = 'failed'"))
 	// By hand: the same task, its count kept, one attempt only.
-	if _, err := s.Store.Retry(t.Context(), id, "owner:admin", s.Clock.Now()); err != nil {
+	stranger := stack.Caller("admin")
+	stranger.Tenant = "other"
+	if _, err := s.Service.RetryTask(t.Context(), stranger, id); models.ErrorCode(err) != models.CodeNotFound {
+		t.Errorf("another tenant's task: %v", err)
+	}
+	if page, err := s.Service.Tasks(t.Context(), stack.Caller("admin"), controlplane.TaskQuery{State: models.TaskFailed}); err != nil || len(page.Tasks) != 1 || page.Tasks[0].ID != id {
+		t.Errorf("lists %+v, error %v", page.Tasks, err)
+	}
+	if _, err := s.Service.RetryTask(t.Context(), stack.Caller("admin"), id); err != nil {
 		t.Fatal(err)
 	}
 	if c, _ := r.RunOnce(t.Context()); c.Failed != 1 {
