@@ -439,3 +439,19 @@ func TestDoctorAsText(t *testing.T) {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }
+
+// Where nothing can be mounted, a variable holds the whole configuration.
+func TestConfigurationInAVariable(t *testing.T) {
+	p := healthy(t)
+	text, err := yaml.Marshal(p.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(config.TextEnv, string(text))
+	t.Setenv("BERTH_DATABASE_URL", "postgres://berth@127.0.0.1:1/elsewhere") // a variable of a key wins
+	var out, msgs bytes.Buffer
+	code := run(t.Context(), []string{"doctor", "--no-probe"}, streams{&out, &msgs})
+	if code != exitFailed || !strings.Contains(out.String(), "FAIL  database: cannot be reached") || !strings.Contains(out.String(), "main bucket: "+p.s3.Bucket) {
+		t.Errorf("exit %d: %s%s", code, out.String(), msgs.String())
+	}
+}

@@ -38,7 +38,12 @@ type configFlag struct {
 	Config string `help:"The configuration file. Without one, the environment is all: see example.yaml." type:"path" env:"BERTH_CONFIG" placeholder:"FILE"`
 }
 
-func (f configFlag) load() (*config.Config, error) { return config.Load(f.Config) }
+func (f configFlag) load() (*config.Config, error) {
+	if text := os.Getenv(config.TextEnv); f.Config == "" && text != "" {
+		return config.LoadText(text)
+	}
+	return config.Load(f.Config)
+}
 
 // streams are where a command prints what was asked for, and everything else.
 type streams struct{ out, err io.Writer }

@@ -13,6 +13,7 @@ import (
 
 	"berth/internal/parts"
 
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -123,6 +124,12 @@ func (c *cloud) startStore(ctx context.Context) (queueURL string, err error) {
 	q, err := parts.EnsureQueue(ctx, client, c.sqs.Endpoint, queue, parts.QueueOptions{})
 	if err != nil {
 		return "", err
+	}
+	// The bridge needs no leave. S3 itself would, and berthd doctor looks for it.
+	policy := `{"Statement":[{"Effect":"Allow","Principal":{"Service":"s3.amazonaws.com"},"Action":"sqs:SendMessage","Resource":"*",` +
+		`"Condition":{"ArnLike":{"aws:SourceArn":"arn:aws:s3:::` + bucket + `"}}}]}`
+	if _, err := client.SetQueueAttributes(ctx, &sqs.SetQueueAttributesInput{QueueUrl: &q.URL, Attributes: map[string]string{"Policy": policy}}); err != nil {
+		return "", fmt.Errorf("queue %s: policy: %w", queue, err)
 	}
 	c.say("SQS (kumo) answers on port %d", c.sqs.Port)
 	if c.bridge, err = parts.StartBridge(parts.BridgeOptions{SQS: client, Queue: q.URL}); err != nil {
