@@ -2,6 +2,7 @@ package objects
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,9 @@ func readParquet(f *os.File, size int64, each func(models.ObjectVersion) error) 
 			err = fmt.Errorf("is not readable Parquet: %v", p)
 		}
 	}()
+	if err := checkFooter(f, size); err != nil {
+		return fmt.Errorf("is not Parquet: %w", err)
+	}
 	file, err := parquet.OpenFile(f, size, parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true))
 	if err != nil {
 		return fmt.Errorf("is not Parquet: %w", err)
@@ -40,6 +44,27 @@ func readParquet(f *os.File, size int64, each func(models.ObjectVersion) error) 
 	}
 	return nil
 }
+
+// checkFooter looks whether the footer can be as long as the file says. The decoder
+// believes the length, and allocates it: up to 4 GiB for four bytes that are damaged.
+func checkFooter(f io.ReaderAt, size int64) error {
+	const magic = "PAR1"
+	var tail [8]byte // the footer's length, little-endian, and the magic
+	if size < int64(len(tail)+len(magic)) {
+		return fmt.Errorf("%d bytes are too few", size)
+	}
+	if _, err := f.ReadAt(tail[:], size-int64(len(tail))); err != nil {
+		return err
+	}
+	n := int64(binary.LittleEndian.Uint32(tail[:4]))
+	if string(tail[4:]) != magic || n > min(size-int64(len(tail)+len(magic)), maxFooter) {
+		return errors.New("its end is not a footer's")
+	}
+	return nil
+}
+
+// maxFooter bounds the metadata of one file, in bytes.
+const maxFooter = 64 << 20
 
 // parquetFields are the indexes of the leaf columns; -1 where there is none.
 type parquetFields struct {

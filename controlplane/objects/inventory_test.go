@@ -81,6 +81,8 @@ func TestInventoryThatCannotBeBelieved(t *testing.T) {
 		"bad date":      {nil, zipped(t, strings.Replace(goodRow, "2026-05-01", "yesterday", 1)), "RFC 3339"},
 		"no parquet":    {func(m map[string]any) { m["fileFormat"] = "Parquet" }, zipped(t, goodRow), "Parquet"},
 		"a zero header": {func(m map[string]any) { m["fileFormat"] = "Parquet" }, []byte("PAR1\x00\x00\x00\x00PAR1"), "Parquet"},
+		"a huge footer": {func(m map[string]any) { m["fileFormat"] = "Parquet" }, []byte("PAR1\xff\xff\xff\xffPAR1"), "not a footer's"},
+		"nothing":       {func(m map[string]any) { m["fileFormat"] = "Parquet" }, []byte("PAR1PAR1"), "too few"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
