@@ -109,7 +109,8 @@ for (const version of Object.keys(versions)) {
         })
         await add(page, [{ name, size: multipart ? 16 * MiB : MiB }])
         let result = await upload(page)
-        if (multipart) {
+        // Uppy 5 never sends a form again by itself, and Uppy 6 does.
+        if (multipart || version === '5') {
           assert.equal(result.failed.length, 1, 'the refusal is final')
           result = await page.evaluate(() => window.retry())
         }
@@ -127,7 +128,7 @@ for (const version of Object.keys(versions)) {
         if (multipart) {
           const resp = await gone
           assert.equal(resp.status(), 200)
-          assert.deepEqual(await resp.json(), {})
+          if (version === '5') assert.deepEqual(await resp.json(), {}) // Uppy 6 leaves the body alone
           await eventually('a failed file', async () => (await files(annToken)).find((f) => f.name === name && f.state === 'failed'))
         }
         assert.equal((await files(annToken)).filter((f) => f.name === name && f.state === 'active').length, 0)
