@@ -11,7 +11,7 @@ RACE_PACKAGES := ./models/... ./controlplane/... ./events/... ./client/...
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help run up down clean test test-race lint bench setup build dev gcc
+.PHONY: help run up down clean test test-race lint bench setup build dev gcc browser test-crash soak
 
 help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,11 +29,21 @@ clean: dev ## Stop the local cloud and remove all it has stored and built
 	@$(BIN)/berthdev clean
 	@rm -rf .dev
 
-test: setup dev ## Run every test on real PostgreSQL, S3 and SQS
-	@$(BIN)/berthdev exec -- $(GO) test -p 2 $(PACKAGES)
+test: setup browser dev ## Run every test on real PostgreSQL, S3 and SQS
+	@BERTH_TEST_BROWSER=1 $(BIN)/berthdev exec -- $(GO) test -p 2 $(PACKAGES)
 
 test-race: setup dev gcc ## Run the core's tests with the race detector
 	@$(BIN)/berthdev exec -- env CGO_ENABLED=1 $(GO) test -race -p 2 $(RACE_PACKAGES)
+
+test-crash: setup dev ## Crash every flow at every boundary, and soak for a minute
+	@$(BIN)/berthdev exec -- env BERTH_CRASH=full $(GO) test -count=1 -parallel 4 -timeout 30m -v ./internal/crash >.dev/test-crash.log || \
+		{ grep -v '^=== ' .dev/test-crash.log; exit 1; }
+	@grep -E '^(ok|FAIL)|crashes|lives|kills' .dev/test-crash.log
+
+# Of the soak, in seconds.
+SECONDS := 600
+soak: setup dev ## Kill and stop real berthds under load for SECONDS=600, and judge what is left
+	@$(BIN)/berthdev exec -- env BERTH_SOAK=$(SECONDS) $(GO) test -count=1 -timeout 24h -v -run '^TestSoak$$' ./internal/crash
 
 lint: $(BIN)/golangci-lint-$(GOLANGCI) ## Check format, imports between rooms, and common mistakes
 	@bad=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
@@ -57,6 +67,18 @@ setup: $(BIN)/versitygw-$(VERSITYGW) ## Install what the local cloud and the tes
 	fi; \
 	echo "PostgreSQL is missing: install its server (Debian, Ubuntu: sudo apt-get install postgresql; macOS: brew install postgresql; Fedora: sudo dnf install postgresql-server), then try again." >&2; \
 	exit 1
+
+browser: web/test/node_modules/.package-lock.json ## Install what the tests in a real browser need
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing Chromium" && \
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends chromium; } || \
+		{ echo "chromium is missing: the tests of pages and Uppy run in it" >&2; exit 1; }
+
+web/test/node_modules/.package-lock.json: web/test/package-lock.json
+	@command -v npm >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing node" && \
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends nodejs npm; } || \
+		{ echo "node and npm are missing: the tests of pages and Uppy run in them" >&2; exit 1; }
+	@cd web/test && npm ci --loglevel=error
+	@touch $@
 
 build: ## Build berthd, berth and berthdev into .dev/bin
 	@mkdir -p $(BIN)

@@ -2,6 +2,7 @@ package crash_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -108,18 +109,19 @@ func writePins(counts map[string]int) error {
 	return os.WriteFile(pinned, []byte(b.String()), 0o644) // #nosec G306 -- a source file
 }
 
-// chosen is the part that plain make test takes: before and after what the outside sees,
-// which are S3's and SQS's calls and the commits. What is cut within a transaction is
-// undone by it: one of each will do.
+// chosen is the part that plain make test takes: after what the outside sees, which are
+// S3's and SQS's calls and the commits, and before the commits that something outside
+// precedes. What is cut within a transaction is undone by it.
 func chosen(names []string, n int, when moment) bool {
+	outside := func(name string) bool { return strings.HasPrefix(name, "S3 ") || strings.HasPrefix(name, "SQS ") }
 	name := names[n-1]
 	switch {
-	case strings.HasPrefix(name, "S3 "), strings.HasPrefix(name, "SQS "):
+	case outside(name):
 		return when == after
 	case strings.EqualFold(name, "SQL commit"):
-		return true
+		return when == after || slices.ContainsFunc(names[:n], outside)
 	}
-	return n > 1 && strings.EqualFold(names[n-2], "SQL begin") && when == after
+	return false
 }
 
 // crash is one run, cut at the nth boundary (0: not at all). It returns the boundaries
@@ -187,11 +189,12 @@ func (f *flow) crash(t *testing.T, w *world, n int, when moment) []string {
 	}
 	// All events, late and twice.
 	for range 2 {
-		if err := w.tell(t.Context(), r.p); err != nil {
+		if err := errors.Join(w.tell(t.Context(), r.p), r.p.tick()); err != nil {
 			t.Errorf("%s: late events: %v", at, err)
 		}
+		w.clock.Advance(grace + urlLife)
 	}
-	if err := w.settle(r.p); err != nil {
+	if err := r.p.tick(); err != nil {
 		t.Errorf("%s: %v", at, err)
 	}
 	mustHold(t, w, r.p, true, at+", in the end")

@@ -19,8 +19,8 @@ func TestMain(m *testing.M) {
 			_ = flag.Set(name, value) // rapid's, registered by its import
 		}
 	}
-	set("rapid.checks", map[bool]string{false: "20", true: "250"}[full()])
-	set("rapid.steps", "40")
+	set("rapid.checks", map[bool]string{false: "10", true: "100"}[full()])
+	set("rapid.steps", "30")
 	set("rapid.nofailfile", "true")
 	set("rapid.shrinktime", "20s")
 	os.Exit(m.Run())

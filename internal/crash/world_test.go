@@ -277,7 +277,7 @@ func (p *process) tick() error {
 // settle lets time pass: past every lease, every deadline, every grace and every URL, with
 // the workers at work.
 func (w *world) settle(p *process) error {
-	for _, d := range []time.Duration{0, 2 * time.Minute, 5 * time.Minute, 30 * time.Minute, deadline, deadline, grace + urlLife, deadline, grace + urlLife, grace} {
+	for _, d := range []time.Duration{0, 2 * time.Minute, 5 * time.Minute, 30 * time.Minute, deadline, deadline, grace + urlLife, deadline, grace + urlLife} {
 		w.clock.Advance(d)
 		if err := p.tick(); err != nil {
 			return err
