@@ -196,3 +196,55 @@ type Problem struct {
 	Code      string `json:"code"`
 	RequestID string `json:"request_id,omitempty"`
 }
+
+// Task is one piece of work in the background. Target is a replica's id for reap and
+// replicate, a file's for process.
+type Task struct {
+	ID          string     `json:"id"`
+	Kind        string     `json:"kind"`
+	Target      string     `json:"target"`
+	FileID      string     `json:"file_id"`
+	State       string     `json:"state"`
+	RunAt       time.Time  `json:"run_at"`
+	Attempts    int        `json:"attempts"`
+	MaxAttempts int        `json:"max_attempts"`
+	Manual      bool       `json:"manual,omitempty"`
+	LeaseOwner  string     `json:"lease_owner,omitempty"`
+	LeaseUntil  *time.Time `json:"lease_until,omitempty"`
+	LastError   string     `json:"last_error,omitempty"`
+	CreatedAt   time.Time  `json:"created_at"`
+	UpdatedAt   time.Time  `json:"updated_at"`
+}
+
+// TaskList is a page of tasks.
+type TaskList struct {
+	Tasks      []Task `json:"tasks"`
+	NextCursor string `json:"next_cursor,omitempty"`
+}
+
+// Event is something that happened to a file, as it is told to others.
+type Event struct {
+	ID        string          `json:"id"`
+	Type      string          `json:"type"`
+	FileID    string          `json:"file_id"`
+	State     string          `json:"state"`
+	NotBefore time.Time       `json:"not_before"`
+	SentTo    []string        `json:"sent_to"`
+	Attempts  int             `json:"attempts"`
+	LastError string          `json:"last_error,omitempty"`
+	CreatedAt time.Time       `json:"created_at"`
+	Data      json.RawMessage `json:"data"`
+}
+
+// EventList is a page of events.
+type EventList struct {
+	Events     []Event `json:"events"`
+	NextCursor string  `json:"next_cursor,omitempty"`
+}
+
+// StepResult is the body of POST /v1/tasks/{id}/result: what a processing step says of a
+// file, "pass", "block" or "delete".
+type StepResult struct {
+	Verdict string `json:"verdict"`
+	Reason  string `json:"reason,omitempty"`
+}

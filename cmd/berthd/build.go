@@ -136,7 +136,9 @@ func newHandler(ctx context.Context, c *config.Config, log *slog.Logger, registr
 			return service.Ready(ctx)
 		},
 		MaxBody: int64(c.Limits.MaxBody), RequestTimeout: c.Limits.RequestTimeout.Std(), AllowedOrigins: c.CORS.AllowedOrigins,
-		PublicURL: c.PublicURL,
+		PublicURL: c.PublicURL, TrustedProxies: c.Limits.TrustedProxies,
+		CallerRate:  httpapi.Rate{PerSecond: float64(c.Limits.CallerRate), Burst: c.Limits.CallerBurst},
+		AddressRate: httpapi.Rate{PerSecond: float64(c.Limits.AddressRate), Burst: c.Limits.AddressBurst},
 	}
 	if !c.Has(config.RoleAPI) {
 		return onlyProbes(httpapi.New(conf)), nil

@@ -47,7 +47,11 @@ type Config struct {
 	CompleteTimeout time.Duration
 	AllowedOrigins  []string // CORS; none by default, "*" is any
 	PublicURL       string   // where callers reach us; "": as each says itself
-	Now             func() time.Time
+	// CallerRate and AddressRate bound requests; by default nothing does. TrustedProxies are
+	// the addresses or CIDRs whose X-Forwarded-For tells a client's address.
+	CallerRate, AddressRate Rate
+	TrustedProxies          []string
+	Now                     func() time.Time
 }
 
 // API answers requests. It is made by New.
@@ -57,6 +61,8 @@ type API struct {
 	metrics *metrics
 	tokens  map[models.StoreName][32]byte
 	origins origins
+	// nil: no limit
+	callers, addresses *limiter
 }
 
 // New makes the handler of everything that berthd serves.
@@ -81,6 +87,7 @@ func New(c Config) *API {
 		metrics: newMetrics(c.Registry),
 		tokens:  hashTokens(c.NotificationTokens),
 		origins: newOrigins(c.AllowedOrigins),
+		callers: newLimiter(c.CallerRate), addresses: newLimiter(c.AddressRate),
 	}
 	a.engine = a.routes()
 	return a
@@ -110,8 +117,8 @@ func (a *API) routes() *gin.Engine {
 	e.RedirectFixedPath = false
 	e.UseRawPath = true // some stores' multipart upload ids hold slashes
 	e.HandleMethodNotAllowed = true
-	_ = e.SetTrustedProxies(nil) // no client address is used; cannot fail on nil
-	e.Use(a.observe, a.recover, a.secure, a.cors)
+	_ = e.SetTrustedProxies(a.TrustedProxies) // checked by the configuration; by default none is
+	e.Use(a.observe, a.recover, a.secure, a.cors, a.limitAddress)
 	e.NoRoute(a.noRoute)
 	e.NoMethod(a.noMethod)
 
@@ -123,7 +130,7 @@ func (a *API) routes() *gin.Engine {
 	quick := a.timeout(a.RequestTimeout)
 	e.POST("/v1/notifications/:store", quick, a.notify)
 
-	v1 := e.Group("/v1", a.authenticate)
+	v1 := e.Group("/v1", a.authenticate, a.limitCaller)
 	upload := a.need(models.ScopeUpload)
 	look := a.need(models.ScopeUpload, models.ScopeRead)
 	read := a.need(models.ScopeRead)
@@ -147,6 +154,13 @@ func (a *API) routes() *gin.Engine {
 	v1.GET("/files/:id/url", read, quick, a.fileURL)
 	v1.POST("/files/:id/block", admin, quick, a.blockFile)
 	v1.POST("/files/:id/unblock", admin, quick, a.unblockFile)
+
+	v1.GET("/tasks", admin, quick, a.listTasks)
+	v1.POST("/tasks/:id/retry", admin, quick, a.retryTask)
+	e.POST("/v1/tasks/:id/result", quick, a.stepResult)
+	v1.GET("/events", admin, quick, a.listEvents)
+	v1.POST("/events/:id/retry", admin, quick, a.retryEvent)
+	v1.POST("/events/:id/cancel", admin, quick, a.cancelEvent)
 
 	a.uppyRoutes(e)
 	return e

@@ -74,6 +74,30 @@ func aFile() models.File {
 		VersionID: "v1", CreatedAt: time.Unix(1_790_000_000, 0)}
 }
 
+func (r *recorder) Tasks(ctx context.Context, c models.Caller, q controlplane.TaskQuery) (controlplane.TaskPage, error) {
+	return controlplane.TaskPage{}, r.note(ctx, c, q)
+}
+
+func (r *recorder) RetryTask(ctx context.Context, c models.Caller, id models.TaskID) (models.Task, error) {
+	return models.Task{}, r.note(ctx, c, id)
+}
+
+func (r *recorder) Events(ctx context.Context, c models.Caller, state models.OutboxState, _ string, _ int) (controlplane.EventPage, error) {
+	return controlplane.EventPage{}, r.note(ctx, c, state)
+}
+
+func (r *recorder) RetryEvent(ctx context.Context, c models.Caller, id models.EventID) error {
+	return r.note(ctx, c, id)
+}
+
+func (r *recorder) CancelEvent(ctx context.Context, c models.Caller, id models.EventID) error {
+	return r.note(ctx, c, id)
+}
+
+func (r *recorder) StepResult(ctx context.Context, id models.TaskID, token string, _ models.StepAnswer) error {
+	return r.note(ctx, models.Caller{}, string(id)+token)
+}
+
 func (r *recorder) Open(ctx context.Context, c models.Caller, req controlplane.OpenRequest) (controlplane.UploadView, error) {
 	v := anUpload()
 	v.Parts, v.PartsExpireAt = r.parts, time.Now().Add(time.Minute)

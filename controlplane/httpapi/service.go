@@ -31,6 +31,14 @@ type Service interface {
 	Delete(ctx context.Context, caller models.Caller, id models.FileID) (models.File, error)
 	Block(ctx context.Context, caller models.Caller, id models.FileID, reason string) (models.File, error)
 	Unblock(ctx context.Context, caller models.Caller, id models.FileID) (models.File, error)
+
+	Tasks(ctx context.Context, caller models.Caller, q controlplane.TaskQuery) (controlplane.TaskPage, error)
+	RetryTask(ctx context.Context, caller models.Caller, id models.TaskID) (models.Task, error)
+	Events(ctx context.Context, caller models.Caller, state models.OutboxState, cursor string, limit int) (controlplane.EventPage, error)
+	RetryEvent(ctx context.Context, caller models.Caller, id models.EventID) error
+	CancelEvent(ctx context.Context, caller models.Caller, id models.EventID) error
+	// StepResult has no caller: the lease token is its credential.
+	StepResult(ctx context.Context, id models.TaskID, token string, a models.StepAnswer) error
 }
 
 // Authenticator turns a bearer token into its caller. Its error says nothing that a

@@ -54,6 +54,15 @@ func (l *loader) check() {
 	l.checkOutbox()
 	l.size("limits.max_body", c.Limits.MaxBody, 64<<10, 16<<20)
 	l.between("limits.request_timeout", c.Limits.RequestTimeout, time.Second, 10*time.Minute)
+	l.rate("limits.caller", c.Limits.CallerRate, c.Limits.CallerBurst)
+	l.rate("limits.address", c.Limits.AddressRate, c.Limits.AddressBurst)
+	for i, p := range c.Limits.TrustedProxies {
+		if _, err := netip.ParsePrefix(p); err != nil {
+			if _, err := netip.ParseAddr(p); err != nil {
+				l.wrong(index("limits.trusted_proxies", i), "is neither an address nor a range such as 10.0.0.0/8")
+			}
+		}
+	}
 	for i, o := range c.CORS.AllowedOrigins {
 		if o != "*" {
 			l.origin(index("cors.allowed_origins", i), o)
@@ -99,6 +108,15 @@ var (
 	prefixPattern  = regexp.MustCompile(`^([A-Za-z0-9._-]+/)*$`)
 	accountPattern = regexp.MustCompile(`^[0-9]{12}$`)
 )
+
+func (l *loader) rate(at string, perSecond, burst int) {
+	if perSecond < 0 || perSecond > 1e6 {
+		l.wrong(at+"_rate", "is not between 0 and 1000000")
+	}
+	if burst < 0 || burst > 1e6 {
+		l.wrong(at+"_burst", "is not between 0 and 1000000")
+	}
+}
 
 func (l *loader) checkStores() {
 	stores := l.config.Stores

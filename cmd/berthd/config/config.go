@@ -119,6 +119,11 @@ type Webhooks struct {
 type Limits struct {
 	MaxBody        Bytes    `yaml:"max_body,omitempty"`
 	RequestTimeout Duration `yaml:"request_timeout,omitempty"`
+	CallerRate     int      `yaml:"caller_rate,omitempty"`
+	CallerBurst    int      `yaml:"caller_burst,omitempty"`
+	AddressRate    int      `yaml:"address_rate,omitempty"`
+	AddressBurst   int      `yaml:"address_burst,omitempty"`
+	TrustedProxies []string `yaml:"trusted_proxies,omitempty"`
 }
 
 // CORS says which web pages may call the API.
