@@ -37,6 +37,7 @@ func TestCrashAtEveryBoundary(t *testing.T) {
 	}
 	var mu sync.Mutex
 	counts, crashes, all := map[string]int{}, 0, 0
+	take := lend(t, 4)
 	t.Run("flows", func(t *testing.T) {
 		for _, f := range flows() {
 			t.Run(f.name, func(t *testing.T) {
@@ -44,7 +45,7 @@ func TestCrashAtEveryBoundary(t *testing.T) {
 					t.Skip("in make test-crash")
 				}
 				t.Parallel()
-				w := newWorld(t)
+				w := take(t)
 				names := f.crash(t, w, 0, before)
 				mu.Lock()
 				counts[f.name] = len(names)

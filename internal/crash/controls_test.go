@@ -134,10 +134,11 @@ func controls(w *world) []control {
 // judge sees it; with the guard, the same must be found clean.
 func TestGuardsHaveNegativeControls(t *testing.T) {
 	t.Parallel()
+	take := lend(t, 2)
 	for i, c := range controls(&world{}) {
 		t.Run(c.guard, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := take(t)
 			for _, taken := range []bool{false, true} {
 				if err := w.clear(t.Context()); err != nil {
 					t.Fatal(err)

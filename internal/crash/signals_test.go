@@ -121,6 +121,7 @@ func TestKilledProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	take := lend(t, 2)
 	for _, f := range flows() {
 		if !slices.Contains([]string{"open multipart with a key", "complete multipart", "settle single",
 			"reap a deleted file with all that lies there", "repair: finish at the deadline"}, f.name) {
@@ -128,7 +129,7 @@ func TestKilledProcess(t *testing.T) {
 		}
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := take(t)
 			kills := 0
 			for n := 1; n <= pins[f.name]; n += stride {
 				when := []moment{before, after}[n/stride%2]
@@ -172,6 +173,7 @@ func TestKilledProcess(t *testing.T) {
 // not a row, not an object.
 func TestStoppedProcess(t *testing.T) {
 	t.Parallel()
+	take := lend(t, 2)
 	for _, c := range []struct {
 		flow, call string // stopped before this call
 		takeOver   func(*run) error
@@ -187,7 +189,7 @@ func TestStoppedProcess(t *testing.T) {
 	} {
 		t.Run(c.flow+", before "+c.call, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := take(t)
 			i := slices.IndexFunc(flows(), func(f flow) bool { return f.name == c.flow })
 			f := flows()[i]
 			// Which boundary it is, a run that is not stopped tells.

@@ -94,6 +94,23 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
+// lend makes n worlds that tests take turns in: a database is dearer than a run. Who takes
+// one clears it.
+func lend(t testing.TB, n int) (take func(testing.TB) *world) {
+	free := make(chan *world, n)
+	for range n {
+		free <- newWorld(t)
+	}
+	return func(t testing.TB) *world {
+		w := <-free
+		t.Cleanup(func() { free <- w })
+		if err := w.clear(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+}
+
 func (w *world) objects(c *http.Client) (*objects.Store, error) {
 	return objects.New(objects.Config{
 		Name: stack.Main, Bucket: w.s3.Bucket, Region: w.s3.Region, Endpoint: w.s3.Endpoint, PathStyle: true, HTTPClient: c,
