@@ -293,10 +293,11 @@ func (s *Service) multipart(ctx context.Context, st Objects, spec models.ObjectS
 	return st.CreateMultipart(ctx, spec)
 }
 
+// giveUp closes what could not be begun, unless another request has begun it meanwhile.
 func (s *Service) giveUp(ctx context.Context, u models.Upload, c models.Caller) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if _, err := s.records.CloseUpload(ctx, models.Closing{ID: u.ID, Whose: c.Whose(), To: models.UploadAborted,
+	if _, err := s.records.CloseUpload(ctx, models.Closing{ID: u.ID, Whose: c.Whose(), From: models.UploadInit, To: models.UploadAborted,
 		Code: models.CodeStoreUnavailable, Reason: "the multipart upload could not be begun", Actor: c.Actor(), Now: s.utc()}); err != nil {
 		s.log.WarnContext(ctx, "an upload that could not be begun was not closed; it will expire", "upload", u.ID, "err", err)
 	}

@@ -121,8 +121,10 @@ type Closing struct {
 	Reason string
 	// PastDeadline demands that the session is past its end, as the row stands now.
 	PastDeadline bool
-	Actor        string
-	Now          time.Time
+	// From demands the state that the caller saw; "" takes any that may end so.
+	From  UploadState
+	Actor string
+	Now   time.Time
 }
 
 // Committing attaches a completed upload to what the user keeps.

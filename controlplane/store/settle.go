@@ -185,6 +185,10 @@ func (t tx) close(c models.Closing) (bool, error) {
 		// A completing with a living lease is S3's Complete in flight: not ours to end.
 		guard = ` AND u.expires_at <= @now AND (u.lease_until IS NULL OR u.lease_until <= @now)`
 	}
+	if c.From != "" {
+		a["from"] = c.From
+		guard += ` AND u.state = @from`
+	}
 	ok, err := t.one(`UPDATE uploads u SET state = @to, lease_until = NULL, reason_code = @code, reason = @reason,
 			closed_at = @now, updated_at = @now
 		WHERE u.id = @id`+whoseClause("u", c.Whose, a)+guard+` AND u.state IN `+from(models.Uploads, c.To), a)
