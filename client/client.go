@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 
+	"berth/models"
+
 	"golang.org/x/sync/semaphore"
 )
 
@@ -24,6 +26,20 @@ const (
 // refused the last one.
 type TokenSource func(ctx context.Context, refresh bool) (string, error)
 
+// sizes are where a client begins to do things otherwise, in bytes. They are fields
+// for the tests, which would else have to move gigabytes.
+type sizes struct {
+	// small files are read and hashed before they are opened, in the hope that they go by
+	// one PUT. It is the server's default limit of those.
+	small int64
+	// span is a range of a parallel read where no part boundaries are to be kept.
+	span int64
+	// whole is the largest file that is read as one range rather than hashed once more.
+	whole int64
+}
+
+var defaultSizes = sizes{small: models.DefaultSingleMax, span: 8 << 20, whole: 32 << 20}
+
 // Client talks to one Berth server. It may be used by many goroutines at once.
 type Client struct {
 	base   *url.URL
@@ -33,6 +49,7 @@ type Client struct {
 	retry  RetryPolicy
 	agent  string
 
+	sizes    sizes
 	memory   int64 // bytes
 	budget   *semaphore.Weighted
 	parallel int
@@ -93,6 +110,7 @@ func New(baseURL, token string, opts ...Option) (*Client, error) {
 		agent:    "berth-go",
 		memory:   DefaultMemory,
 		parallel: DefaultParallel,
+		sizes:    defaultSizes,
 		learnt:   map[string]habits{},
 	}
 	for _, o := range opts {

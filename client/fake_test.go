@@ -54,7 +54,7 @@ type fakeUpload struct {
 
 func newFake(t testing.TB) *fake {
 	f := &fake{t: t, uploads: map[string]*fakeUpload{}, keys: map[string]string{}, counts: map[string]int{}, expired: map[string]bool{},
-		algorithm: models.SHA256, partSize: 5 << 20, single: 1 << 20, life: time.Hour}
+		algorithm: models.SHA256, partSize: 5 * unit, single: unit, life: time.Hour}
 	f.Server = httptest.NewServer(http.HandlerFunc(f.serve))
 	t.Cleanup(f.Close)
 	return f
@@ -64,7 +64,12 @@ func newFake(t testing.TB) *fake {
 func (f *fake) client(opts ...Option) *Client {
 	f.t.Helper()
 	quick := WithRetry(RetryPolicy{Attempts: 4, Base: time.Millisecond, Cap: 5 * time.Millisecond})
-	c, err := New(f.URL, "token", append([]Option{quick}, opts...)...)
+	small := func(c *Client) {
+		if f.partSize < mib {
+			c.sizes = sizes{small: 16 * unit, span: 8 * unit, whole: 32 * unit}
+		}
+	}
+	c, err := New(f.URL, "token", append([]Option{quick, small}, opts...)...)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -213,7 +218,11 @@ func (f *fake) open(w http.ResponseWriter, r *http.Request, body []byte) {
 		answer(w, 201, f.uploads[id].Upload)
 		return
 	}
-	g, err := models.Plan(req.Size, f.partSize, f.single)
+	// The least size of a part is S3's own affair.
+	g, err := models.Geometry{Method: models.MethodSingle, PartSize: req.Size, PartCount: 1}, error(nil)
+	if req.Size > f.single {
+		g = models.Geometry{Method: models.MethodMultipart, PartSize: f.partSize, PartCount: int((req.Size + f.partSize - 1) / f.partSize)}
+	}
 	var sum models.Checksum
 	if err == nil {
 		var d *models.Checksum

@@ -95,7 +95,7 @@ func (c *Client) putFile(ctx context.Context, path string, o PutOptions) (*PutRe
 	}
 	j := c.newJob(src, o)
 	// What fits one buffer is sent at once or not at all: there is nothing to resume.
-	if o.StateDir != "" && src.size > smallest {
+	if o.StateDir != "" && src.size > c.sizes.small {
 		j.stateFile = statePath(o.StateDir, c.BaseURL(), o.Collection, abs)
 		j.fresh = putState{Version: stateVersion, Server: c.BaseURL(), Collection: o.Collection, Path: abs, File: *src.stamp, file: j.stateFile}
 	}
@@ -136,16 +136,12 @@ type habits struct {
 	single    int64 // bytes; no file above it was ever sent by one PUT
 }
 
-// smallest is the size in bytes up to which a file is read and hashed before it is
-// opened, in the hope that it goes by one PUT. It is the server's default limit of those.
-const smallest = models.DefaultSingleMax
-
 func (c *Client) habitsOf(collection string) habits {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h, ok := c.learnt[collection]
 	if !ok {
-		h = habits{single: smallest}
+		h = habits{single: c.sizes.small}
 	}
 	return h
 }
@@ -155,7 +151,7 @@ func (c *Client) learn(up *wire.Upload, asked models.Algorithm) {
 	defer c.mu.Unlock()
 	h, ok := c.learnt[up.Collection]
 	if !ok {
-		h = habits{single: smallest}
+		h = habits{single: c.sizes.small}
 	}
 	if asked == "" && known(models.Algorithm(up.Checksum.Algorithm)) {
 		h.algorithm = models.Algorithm(up.Checksum.Algorithm)

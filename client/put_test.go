@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,6 +21,9 @@ import (
 )
 
 const mib = 1 << 20
+
+// unit stands for a MiB where only the proportions matter.
+const unit = 16 << 10
 
 // counted counts how often each byte is read.
 type counted struct {
@@ -36,7 +40,7 @@ func (c *counted) ReadAt(p []byte, off int64) (int, error) {
 func TestPut(t *testing.T) {
 	t.Parallel()
 	for _, a := range models.Algorithms {
-		for _, size := range []int{0, 1, 64 << 10, mib, mib + 1, 5*mib + 1, 23 * mib} {
+		for _, size := range []int{0, 1, 64 << 10, unit, unit + 1, 5*unit + 1, 23 * unit} {
 			t.Run(fmt.Sprintf("%s/%d", a, size), func(t *testing.T) {
 				t.Parallel()
 				f := newFake(t)
@@ -70,15 +74,9 @@ func TestPut(t *testing.T) {
 func TestPutReadsOnce(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	f.fault = func(kind string, n int, w http.ResponseWriter, r *http.Request) bool {
-		if kind == "put" && n%2 == 1 {
-			failS3(w, 503, "SlowDown", "")
-			return true
-		}
-		return false
-	}
+	f.fault = firstOfEach("put", func(w http.ResponseWriter, r *http.Request) { failS3(w, 503, "SlowDown", "") })
 	c := f.client()
-	data := random(t, 40*mib)
+	data := random(t, 40*unit)
 	src := &counted{ReaderAt: bytes.NewReader(data)}
 	res, err := c.Put(t.Context(), src, int64(len(data)), PutOptions{Collection: "c", Name: "n"})
 	if err != nil {
@@ -112,14 +110,13 @@ func TestPutSmallTakesThreeRequests(t *testing.T) {
 func TestPutSignsInBatches(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	started := make(chan struct{}, 16)
+	f.partSize = 5 * mib
 	f.fault = func(kind string, n int, w http.ResponseWriter, r *http.Request) bool {
 		if kind == "sign" && n == 1 {
 			time.Sleep(300 * time.Millisecond) // a far server: meanwhile the others are hashed
 		}
 		return false
 	}
-	close(started)
 	c := f.client(WithParallel(8), WithMemory(64*mib))
 	data := random(t, 40*mib)
 	if _, err := c.Put(t.Context(), bytes.NewReader(data), int64(len(data)), PutOptions{Collection: "c", Name: "n"}); err != nil {
@@ -134,6 +131,7 @@ func TestPutSignsInBatches(t *testing.T) {
 func TestPutMemory(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
+	f.partSize = 5 * mib
 	var now, peak atomic.Int64
 	f.fault = func(kind string, n int, w http.ResponseWriter, r *http.Request) bool {
 		if kind != "put" {
@@ -172,6 +170,21 @@ func TestPutMemory(t *testing.T) {
 func faultOnce(kind string, n int, do func(http.ResponseWriter, *http.Request)) func(string, int, http.ResponseWriter, *http.Request) bool {
 	return func(k string, i int, w http.ResponseWriter, r *http.Request) bool {
 		if k != kind || i != n {
+			return false
+		}
+		do(w, r)
+		return true
+	}
+}
+
+// firstOfEach makes the first request for each part or range fail.
+func firstOfEach(kind string, do func(http.ResponseWriter, *http.Request)) func(string, int, http.ResponseWriter, *http.Request) bool {
+	var seen sync.Map
+	return func(k string, _ int, w http.ResponseWriter, r *http.Request) bool {
+		if k != kind {
+			return false
+		}
+		if _, again := seen.LoadOrStore(r.URL.Path+r.Header.Get("Range"), true); again {
 			return false
 		}
 		do(w, r)
@@ -238,7 +251,7 @@ func TestPutFaults(t *testing.T) {
 			t.Parallel()
 			f := newFake(t)
 			f.fault = faultOnce(tc.kind, tc.n, tc.do)
-			data := random(t, 12*mib)
+			data := random(t, 12*unit)
 			var moved atomic.Int64
 			res, err := f.client().Put(t.Context(), bytes.NewReader(data), int64(len(data)),
 				PutOptions{Collection: "c", Name: "n", Moved: func(n int64) { moved.Add(n) }})
@@ -296,7 +309,7 @@ func TestPutFinal(t *testing.T) {
 			t.Parallel()
 			f := newFake(t)
 			f.fault = tc.fault
-			data := random(t, 12*mib)
+			data := random(t, 12*unit)
 			_, err := f.client().Put(t.Context(), bytes.NewReader(data), int64(len(data)), PutOptions{Collection: "c", Name: "n"})
 			var s3err *S3Error
 			if Code(err) != tc.code || (tc.s3 != "" && (!errors.As(err, &s3err) || s3err.Code != tc.s3)) {
@@ -323,7 +336,7 @@ func TestPutExpiry(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	f.life = 200 * time.Millisecond
-	data := random(t, 30*mib)
+	data := random(t, 30*unit)
 	slow := 0
 	f.fault = func(kind string, n int, w http.ResponseWriter, r *http.Request) bool {
 		if kind == "put" && n <= 3 {
@@ -495,7 +508,7 @@ func TestWaitIsJitteredAndCapped(t *testing.T) {
 // was said is refused, and its upload aborted.
 func TestPutStream(t *testing.T) {
 	t.Parallel()
-	for _, size := range []int{0, 5, mib, 17 * mib, 3 * mib} {
+	for _, size := range []int{0, 5, unit, 17 * unit, 3 * unit} {
 		f := newFake(t)
 		data := random(t, size)
 		res, err := f.client().PutReader(t.Context(), io.MultiReader(bytes.NewReader(data)), int64(size), PutOptions{Collection: "c", Name: "n"})
@@ -601,7 +614,7 @@ func states(t *testing.T, dir string) []string {
 func TestResume(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	path, dir, data := bigFile(t, 33*mib)
+	path, dir, data := bigFile(t, 33*unit)
 	halfPut(t, f, path, dir)
 	list := states(t, dir)
 	if len(list) != 1 {
@@ -615,7 +628,7 @@ func TestResume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !res.Resumed || res.Held != 15*mib || held != res.Held || res.Sent != 18*mib || f.count("put") != 4 || f.count("open") != 0 {
+	if !res.Resumed || res.Held != 15*unit || held != res.Held || res.Sent != 18*unit || f.count("put") != 4 || f.count("open") != 0 {
 		t.Errorf("resumed %v, held %d, sent %d, %d PUTs, %d opens", res.Resumed, res.Held, res.Sent, f.count("put"), f.count("open"))
 	}
 	if !bytes.Equal(f.only().content(), data) {
@@ -631,9 +644,9 @@ func TestResume(t *testing.T) {
 func TestResumeChanged(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	path, dir, data := bigFile(t, 33*mib)
+	path, dir, data := bigFile(t, 33*unit)
 	halfPut(t, f, path, dir)
-	data[20*mib] ^= 1
+	data[20*unit] ^= 1
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -661,11 +674,11 @@ func TestResumeReplaced(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		damage int // offset; -1: none
-	}{{"equal", -1}, {"in a sent part", 2 * mib}, {"in a signed part", 16 * mib}} {
+	}{{"equal", -1}, {"in a sent part", 2 * unit}, {"in a signed part", 16 * unit}} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			f := newFake(t)
-			path, dir, data := bigFile(t, 33*mib)
+			path, dir, data := bigFile(t, 33*unit)
 			halfPut(t, f, path, dir)
 			fi, err := os.Stat(path)
 			if err != nil {
@@ -698,7 +711,7 @@ func TestResumeGone(t *testing.T) {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
 			f := newFake(t)
-			path, dir, data := bigFile(t, 33*mib)
+			path, dir, data := bigFile(t, 33*unit)
 			halfPut(t, f, path, dir)
 			first := f.only()
 			switch state {
@@ -732,7 +745,7 @@ func TestResumeGone(t *testing.T) {
 func TestOpenIsRepeatedUnderItsKey(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	path, dir, data := bigFile(t, 18*mib)
+	path, dir, data := bigFile(t, 18*unit)
 	ctx, cancel := context.WithCancel(t.Context())
 	f.fault = func(kind string, n int, w http.ResponseWriter, r *http.Request) bool {
 		if kind == "open" && n == 1 {
@@ -774,7 +787,7 @@ func TestChangedWhileSent(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			f := newFake(t)
-			path, dir, data := bigFile(t, 33*mib)
+			path, dir, data := bigFile(t, 33*unit)
 			f.fault = func(kind string, n int, w http.ResponseWriter, r *http.Request) bool {
 				if kind != "put" || n != 2 {
 					return false
@@ -786,7 +799,7 @@ func TestChangedWhileSent(t *testing.T) {
 				case "rewritten":
 					err = errors.Join(os.WriteFile(path, data, 0o600), os.Chtimes(path, time.Now(), time.Now().Add(time.Second)))
 				case "cut":
-					err = os.Truncate(path, 10*mib)
+					err = os.Truncate(path, 10*unit)
 				}
 				if err != nil {
 					t.Error(err)
@@ -812,7 +825,7 @@ func TestCancelAborts(t *testing.T) {
 	t.Parallel()
 	for _, asked := range []bool{false, true} {
 		f := newFake(t)
-		path, dir, _ := bigFile(t, 18*mib)
+		path, dir, _ := bigFile(t, 18*unit)
 		ctx, cancel := context.WithCancel(t.Context())
 		f.fault = func(kind string, n int, w http.ResponseWriter, r *http.Request) bool {
 			if kind == "put" && n == 2 {

@@ -19,9 +19,7 @@ import (
 
 // Ranges of a parallel read.
 const (
-	rangeSize   = 8 << 20  // bytes, where no part boundaries are to be kept
-	oneRange    = 32 << 20 // bytes
-	rangeBuffer = 256 << 10
+	rangeBuffer = 256 << 10 // bytes
 	maxRanges   = 4096
 )
 
@@ -82,15 +80,15 @@ func (c *Client) openReading(ctx context.Context, id string, o GetOptions) (*rea
 // from what was written.
 func (r *reading) plan() error {
 	const mib = 1 << 20
-	size := max(rangeSize, (r.url.Size/maxRanges+mib-1)/mib*mib)
+	size := max(r.c.sizes.span, (r.url.Size/maxRanges+mib-1)/mib*mib)
 	switch {
 	case r.alg == "":
 	case r.typ == models.Composite:
 		if size = r.url.PartSize; size <= 0 {
 			return errors.New("read: the checksum is over parts whose size the server does not tell")
 		}
-	case !r.alg.Linear() && r.url.Size <= oneRange:
-		size = oneRange
+	case !r.alg.Linear() && r.url.Size <= r.c.sizes.whole:
+		size = r.c.sizes.whole
 	}
 	if r.url.Size/size > models.MaxParts {
 		return errors.New("read: the server's answer makes no sense: too many parts")

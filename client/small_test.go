@@ -137,7 +137,7 @@ func FuzzGetState(f *testing.F) {
 		if json.Unmarshal(raw, s) != nil || size < 0 || size > 1<<20 || part < 1<<10 {
 			return
 		}
-		r := &reading{alg: models.SHA256, typ: models.Composite}
+		r := &reading{c: &Client{sizes: defaultSizes}, alg: models.SHA256, typ: models.Composite}
 		r.url.Size, r.url.PartSize = size, part
 		if r.plan() != nil {
 			return
