@@ -185,7 +185,8 @@ func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // Verify returns the caller that a token names. Its error is UNAUTHENTICATED with a
 // fixed sentence, or STORE_UNAVAILABLE while no key is known at all.
 func (v *Verifier) Verify(ctx context.Context, token string) (models.Caller, error) {
-	if len(token) > maxToken {
+	// encoding/base64 passes over line breaks, also when it is strict.
+	if len(token) > maxToken || strings.ContainsAny(token, "\r\n") {
 		return models.Caller{}, errUnauthenticated
 	}
 	var c claims
