@@ -118,7 +118,7 @@ func (t tx) moveMany(b *batch, now time.Time) error {
 		up AS (UPDATE uploads u SET state = CASE w."to" WHEN 'preparing' THEN 'completed' ELSE 'committed' END, lease_until = NULL,
 				version_id = w.version, etag = w.etag, size = w.size, attested_algorithm = w.alg, attested_type = w.type, attested_value = w.value,
 				completed_at = @now, updated_at = @now, closed_at = CASE w."to" WHEN 'preparing' THEN NULL ELSE CAST(@now AS timestamptz) END
-			FROM w WHERE u.id = w.id AND u.state = w.was RETURNING w.*),
+			FROM w WHERE u.id = w.id AND u.state = w.was RETURNING w.*, u.store, u.key),
 		rp AS (UPDATE replicas r SET state = 'ready', version_id = up.version, etag = up.etag, size = up.size, updated_at = @now
 			FROM up WHERE r.id = up.replica AND r.state IN `+from(models.Replicas, models.ReplicaReady)+` RETURNING r.id),
 		fi AS (UPDATE files f SET state = up."to", version_id = up.version, etag = up.etag, size = up.size, checksum_algorithm = up.alg,
@@ -127,7 +127,8 @@ func (t tx) moveMany(b *batch, now time.Time) error {
 			FROM up WHERE f.id = up.file AND f.state = 'preparing' RETURNING f.id),
 		pn AS (DELETE FROM pins p USING up WHERE p.upload_id = up.id),
 		old AS MATERIALIZED (SELECT k.id, k.state, up.file, up.actor FROM tasks k JOIN up ON k.kind = 'reap' AND k.target = up.replica
-			WHERE k.state IN ('pending', 'running') AND up."to" <> 'preparing' FOR UPDATE OF k),
+			WHERE k.state IN ('pending', 'running') AND up."to" <> 'preparing'
+			  AND NOT EXISTS (SELECT 1 FROM foreign_versions v WHERE v.store = up.store AND v.key = up.key AND v.reaped_at IS NULL) FOR UPDATE OF k),
 		ts AS (UPDATE tasks k SET state = 'cancelled', lease_owner = NULL, lease_until = NULL, closed_at = @now, updated_at = @now
 			FROM old WHERE k.id = old.id),
 		nt AS (INSERT INTO tasks (id, kind, target, file_id, state, run_at, max_attempts, created_at, updated_at)

@@ -46,6 +46,7 @@ type state struct {
 	Version string
 	S3ID    string
 	Queue   string
+	Events  []models.ObjectEvent
 }
 
 // run is one run of a flow in a world.
@@ -215,6 +216,18 @@ func (r *run) assemble() {
 	_, err := r.w.raw.CompleteMultipart(r.t.Context(), models.CompleteSpec{Key: r.s.Key, S3UploadID: r.s.S3ID, Parts: listed, Size: int64(size),
 		Checksum: models.Checksum{Algorithm: models.CRC64NVME, Type: models.FullObject}})
 	r.ok(err)
+}
+
+// arrived notes the event of the run's object for a batch, with the version that lies there.
+func (r *run) arrived() {
+	r.t.Helper()
+	o, err := r.w.raw.Head(r.t.Context(), r.s.Key, "")
+	r.ok(err)
+	r.s.Events = append(r.s.Events, models.ObjectEvent{Store: stack.Main, Key: r.s.Key, VersionID: o.VersionID, Created: true})
+}
+
+func settleBatch(ctx context.Context, s *state, p *process) error {
+	return errors.Join(p.service.Settle(ctx, s.Events)...)
 }
 
 func settle(ctx context.Context, s *state, p *process) error {
@@ -400,6 +413,29 @@ func flows() []flow {
 			act: settle, again: same(func(r *run) error { return settle(r.p.ctx, &r.s, r.p) }), uploads: 1, files: onlyOK},
 		{name: "settle multipart", prepare: func(r *run) { r.sent(request("plain", large)); r.assemble() },
 			act: settle, uploads: 1, files: onlyOK},
+		{name: "settle a batch", prepare: func(r *run) {
+			r.sent(request("limited", small))
+			r.arrived()
+			r.sent(request("draft", small))
+			r.arrived()
+			r.sent(request("plain", large))
+			r.assemble()
+			r.arrived()
+			r.sent(request("plain", small))
+			r.arrived()
+		}, act: settleBatch, uploads: 4, files: onlyOK},
+		{name: "settle a batch over a foreign version", prepare: func(r *run) {
+			r.sent(request("plain", small))
+			r.arrived()
+			r.sent(request("plain", large))
+			evil := r.put("evil", "")
+			r.ok(settle(r.p.ctx, &r.s, r.p))
+			// They take it away again, so that Complete finds nothing there. It stays noted.
+			_, err := r.w.raw.DeleteVersions(r.t.Context(), []models.VersionRef{{Key: r.s.Key, VersionID: evil}})
+			r.ok(err)
+			r.assemble()
+			r.arrived()
+		}, act: settleBatch, uploads: 2, files: onlyOK},
 		{name: "settle other bytes", prepare: func(r *run) {
 			v := r.open(request("limited", small))
 			r.put("these are not the bytes", v.ID)
