@@ -455,3 +455,18 @@ func TestConfigurationInAVariable(t *testing.T) {
 		t.Errorf("exit %d: %s%s", code, out.String(), msgs.String())
 	}
 }
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	p := start(t, realConfig(t))
+	var out, msgs bytes.Buffer
+	if code := run(t.Context(), []string{"health", "--url", p.url}, streams{&out, &msgs}); code != 0 {
+		t.Errorf("of a process that is ready: exit %d: %s", code, msgs.String())
+	}
+	if err := p.stop(t); err != nil {
+		t.Fatal(err)
+	}
+	if code := run(t.Context(), []string{"health", "--url", p.url}, streams{&out, &msgs}); code != exitFailed {
+		t.Errorf("of a process that has ended: exit %d", code)
+	}
+}

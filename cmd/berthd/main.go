@@ -27,6 +27,7 @@ type commands struct {
 	Serve     serveCmd     `cmd:"" help:"Serve, until SIGTERM or SIGINT: finishes what is in flight, then ends. A second signal ends at once."`
 	Migrate   migrateCmd   `cmd:"" help:"Bring the database's schema to this version. Several may run it at once."`
 	Doctor    doctorCmd    `cmd:"" help:"Look at the real database, buckets, queue and clocks, and say what must be mended, and how."`
+	Health    healthCmd    `cmd:"" help:"Ask the process on this machine whether it is ready; for health checks of containers."`
 	Reconcile reconcileCmd `cmd:"" help:"Compare what the rows say with what the stores hold; mend it with --repair."`
 	Token     tokenCmd     `cmd:"" help:"Make a token for development and print it."`
 	Events    eventsCmd    `cmd:"" help:"Care for the queue of notifications."`
