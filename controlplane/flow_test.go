@@ -540,6 +540,15 @@ func TestIdempotencyKey(t *testing.T) {
 	if n := stack.Query[int64](t, s, "SELECT count(*) FROM uploads"); n != 1 {
 		t.Errorf("%d uploads", n)
 	}
+	sum := &models.Checksum{Value: models.SHA256.Sum(stack.Bytes(1, 10))}
+	again := func(key string) controlplane.UploadView {
+		return open(t, s, "instant", 10, func(r *controlplane.OpenRequest) {
+			r.Checksum, r.IdempotencyKey, r.RequestHash = sum, key, []byte("same")
+		})
+	}
+	if again("a").Resumed || again("a").Resumed || !again("b").Resumed || !again("b").Resumed {
+		t.Error("a repeated answer is not the first one")
+	}
 	_, err := s.Service.Open(t.Context(), stack.Caller("ann"), controlplane.OpenRequest{Collection: "default", Name: "x", Size: 7, IdempotencyKey: "k1", RequestHash: []byte("two")})
 	wantCode(t, err, models.CodeIdempotencyConflict)
 	s.Clock.Advance(25 * time.Hour)

@@ -50,12 +50,12 @@ func (s *Service) Open(ctx context.Context, c models.Caller, req OpenRequest) (U
 		v, err := s.goOn(ctx, c, u)
 		v.Resumed = true
 		return v, err
-	case models.OpenedReplayed:
+	case models.OpenedReplayed, models.OpenedReplayedContinued:
 		if u.State == models.UploadInit && now.Sub(u.UpdatedAt) < beginLease {
 			return UploadView{}, models.Errorf(models.CodeIdempotencyInProgress, "the first request with this key is still running")
 		}
 		v, err := s.goOn(ctx, c, u)
-		v.Replayed = true
+		v.Replayed, v.Resumed = true, outcome == models.OpenedReplayedContinued
 		return v, err
 	case models.OpenedDuplicate:
 		if o.Collection.Dedupe == models.DedupeReuse && f.State == models.FileActive {

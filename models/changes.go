@@ -55,14 +55,15 @@ type Opening struct {
 type OpenOutcome string
 
 const (
-	OpenedNew       OpenOutcome = "new"
-	OpenedContinued OpenOutcome = "continued" // an open upload of the same identity
-	OpenedDuplicate OpenOutcome = "duplicate" // a living file of the same identity
-	OpenedReplayed  OpenOutcome = "replayed"  // the same idempotency key and body
-	OpenedConflict  OpenOutcome = "conflict"  // the same key, another body
-	OpenedOverQuota OpenOutcome = "over_quota"
-	OpenedOverGrant OpenOutcome = "over_grant"
-	OpenedTooMany   OpenOutcome = "too_many" // open uploads
+	OpenedNew               OpenOutcome = "new"
+	OpenedContinued         OpenOutcome = "continued"          // an open upload of the same identity
+	OpenedDuplicate         OpenOutcome = "duplicate"          // a living file of the same identity
+	OpenedReplayed          OpenOutcome = "replayed"           // the same idempotency key and body
+	OpenedReplayedContinued OpenOutcome = "replayed_continued" // and the first answer was a continued one
+	OpenedConflict          OpenOutcome = "conflict"           // the same key, another body
+	OpenedOverQuota         OpenOutcome = "over_quota"
+	OpenedOverGrant         OpenOutcome = "over_grant"
+	OpenedTooMany           OpenOutcome = "too_many" // open uploads
 )
 
 // Signing is what is stored before URLs leave the house: the pins, and how long the

@@ -56,7 +56,7 @@ func (t tx) open(o models.Opening) (outcome models.OpenOutcome, up models.Upload
 	outcome, up, file, err = t.same(o)
 	if err != nil || outcome != models.OpenedNew {
 		if err == nil && outcome == models.OpenedContinued && o.IdempotencyKey != "" {
-			err = t.answered(o, up.ID)
+			err = t.answered(o, up.ID, answeredContinued)
 		}
 		return
 	}
@@ -84,7 +84,7 @@ func (t tx) open(o models.Opening) (outcome models.OpenOutcome, up models.Upload
 		return
 	}
 	if o.IdempotencyKey != "" {
-		if err = t.answered(o, o.Upload.ID); err != nil {
+		if err = t.answered(o, o.Upload.ID, answeredNew); err != nil {
 			return
 		}
 	}
@@ -117,8 +117,9 @@ func (t tx) replay(o models.Opening) (models.OpenOutcome, models.Upload, models.
 	var row struct {
 		RequestHash []byte
 		Subject     string
+		Status      int
 	}
-	if _, err := t.read(&row, `SELECT request_hash, COALESCE(subject, '') AS subject FROM idempotency
+	if _, err := t.read(&row, `SELECT request_hash, COALESCE(subject, '') AS subject, COALESCE(status, 0) AS status FROM idempotency
 		WHERE tenant = @tenant AND owner = @owner AND key = @key`, a); err != nil {
 		return "", models.Upload{}, models.File{}, err
 	}
@@ -126,15 +127,24 @@ func (t tx) replay(o models.Opening) (models.OpenOutcome, models.Upload, models.
 		return models.OpenedConflict, models.Upload{}, models.File{}, nil
 	}
 	up, file, err := t.upload(models.Whose{Tenant: o.Upload.Tenant, Owner: o.Upload.Owner}, models.UploadID(row.Subject))
+	if row.Status == answeredContinued {
+		return models.OpenedReplayedContinued, up, file, err
+	}
 	return models.OpenedReplayed, up, file, err
 }
 
+// What the first answer to a key was: the repeated one is the same.
+const (
+	answeredNew       = 201
+	answeredContinued = 200
+)
+
 // answered notes which upload an idempotency key stands for. It is in the transaction
 // that stores the upload, so that the key never stands for nothing.
-func (t tx) answered(o models.Opening, id models.UploadID) error {
-	ok, err := t.one(`UPDATE idempotency SET state = 'done', subject = @id, status = 201
+func (t tx) answered(o models.Opening, id models.UploadID, status int) error {
+	ok, err := t.one(`UPDATE idempotency SET state = 'done', subject = @id, status = @status
 		WHERE tenant = @tenant AND owner = @owner AND key = @key AND state = 'running'`,
-		args{"id": id, "tenant": o.Upload.Tenant, "owner": o.Upload.Owner, "key": o.IdempotencyKey})
+		args{"id": id, "status": status, "tenant": o.Upload.Tenant, "owner": o.Upload.Owner, "key": o.IdempotencyKey})
 	if err == nil && !ok {
 		err = errors.New("the idempotency key was taken away")
 	}
