@@ -128,6 +128,9 @@ func (s *Store) within(ctx context.Context, op string, do func(tx) error) error 
 			break
 		}
 	}
+	if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil {
+		err = ctx.Err() // the caller went away, and database/sql undid it for that
+	}
 	return wrap(op, err)
 }
 
