@@ -114,7 +114,7 @@ func writePins(counts map[string]int) error {
 // S3's and SQS's calls and the commits, and before the commits that something outside
 // precedes. What is cut within a transaction is undone by it.
 func chosen(names []string, n int, when moment) bool {
-	outside := func(name string) bool { return strings.HasPrefix(name, "S3 ") || strings.HasPrefix(name, "SQS ") }
+	outside := func(name string) bool { return !strings.HasPrefix(name, "SQL ") }
 	name := names[n-1]
 	switch {
 	case outside(name):
@@ -199,6 +199,7 @@ func (f *flow) crash(t *testing.T, w *world, n int, when moment) []string {
 		t.Errorf("%s: %v", at, err)
 	}
 	mustHold(t, w, r.p, true, at+", in the end")
+	w.mustBeHeard(t, at)
 	if f.uploads >= 0 {
 		if got := value[int](t, w, "SELECT count(*) FROM uploads"); got != f.uploads {
 			t.Errorf("%s: F6: %d uploads, want %d", at, got, f.uploads)
@@ -212,6 +213,20 @@ func (f *flow) crash(t *testing.T, w *world, n int, when moment) []string {
 		t.Logf("%s failed", at)
 	}
 	return names
+}
+
+// mustBeHeard demands that every event reached who listens, and is known to have.
+func (w *world) mustBeHeard(t *testing.T, at string) {
+	t.Helper()
+	events, err := rows[struct{ ID, State string }](t.Context(), w, "SELECT id, state FROM outbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events {
+		if _, heard := w.heard.Load(e.ID); !heard || e.State != "sent" {
+			t.Errorf("%s: event %s is %s; heard: %v", at, e.ID, e.State, heard)
+		}
+	}
 }
 
 // tell brings the event of every object that there is, and of every key that there was.

@@ -152,7 +152,7 @@ func (w *world) checkFile(ctx context.Context, v *verdict, p *process, f fileRow
 		case models.FilePreparing:
 			bad("the upload is closed")
 		case models.FileFailed:
-			if !failed {
+			if !failed && len(collections()[f.Collection].Steps) == 0 { // a step may say delete
 				bad("the upload was committed")
 			}
 		case models.FileActive, models.FileBlocked, models.FileProcessing:

@@ -239,6 +239,15 @@ func reapOnce(ctx context.Context, _ *state, p *process) error {
 	return err
 }
 
+func stepOnce(ctx context.Context, _ *state, p *process) error {
+	_, err := p.steps.RunOnce(ctx)
+	return err
+}
+
+func named(name string) func(*controlplane.OpenRequest) {
+	return func(req *controlplane.OpenRequest) { req.Name = name }
+}
+
 func repairOnce(ctx context.Context, _ *state, p *process) error {
 	_, err := p.service.Repair(ctx, quiet, 100)
 	return err
@@ -553,6 +562,25 @@ func flows() []flow {
 			_, err := r.w.pool.Exec(r.t.Context(), "DELETE FROM tasks")
 			r.ok(err)
 		}, act: repairOnce, uploads: 1, files: []string{"deleted"}, broken: true},
+		{name: "process: the first of two steps", prepare: func(r *run) { r.active(request("checked", small)) },
+			act: stepOnce, uploads: 1, files: onlyOK},
+		{name: "process: the last step passes", prepare: func(r *run) {
+			r.active(request("checked", small))
+			r.ok(stepOnce(r.p.ctx, nil, r.p))
+		}, act: stepOnce, uploads: 1, files: onlyOK},
+		{name: "process: the last step blocks", prepare: func(r *run) {
+			r.active(request("checked", small, named("block-me.pdf")))
+			r.ok(stepOnce(r.p.ctx, nil, r.p))
+		}, act: stepOnce, uploads: 1, files: []string{"blocked"}},
+		{name: "process: the last step deletes", prepare: func(r *run) {
+			r.active(request("checked", small, named("delete-me.pdf")))
+			r.ok(stepOnce(r.p.ctx, nil, r.p))
+		}, act: stepOnce, uploads: 1, files: []string{"failed"}},
+		{name: "publish an event", prepare: func(r *run) { r.active(request("plain", small)) },
+			act: func(ctx context.Context, _ *state, p *process) error {
+				_, err := p.events.RunOnce(ctx)
+				return err
+			}, uploads: 1, files: onlyOK},
 		{name: "housekeeping", prepare: func(r *run) { r.active(request("plain", small, withKey)); r.w.clock.Advance(48 * time.Hour) },
 			act: func(ctx context.Context, _ *state, p *process) error {
 				return p.store.Housekeep(ctx, p.reaper.Now(), 0, 100)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -62,6 +63,9 @@ func collections() map[string]models.Collection {
 	add("draft", func(c *models.Collection) { c.Commit = models.CommitDeferred; c.MaxFiles = 10 })
 	add("limited", func(c *models.Collection) { c.MaxFiles, c.MaxBytes = 3, 4*large })
 	add("reject", func(c *models.Collection) { c.Dedupe, c.MaxFiles = models.DedupeReject, 3 })
+	add("checked", func(c *models.Collection) {
+		c.Steps = []models.Step{{Name: "one", Kind: "webhook"}, {Name: "two", Kind: "webhook"}}
+	})
 	add("reuse", func(c *models.Collection) { c.Dedupe = models.DedupeReuse })
 	return out
 }
@@ -74,6 +78,8 @@ type world struct {
 	clock *testkit.Clock
 	// raw is S3 as it is, for looking and for what others do there.
 	raw *objects.Store
+	// heard are the events that reached who listens.
+	heard sync.Map
 }
 
 func newWorld(t testing.TB) *world {
@@ -121,6 +127,7 @@ func (w *world) objects(c *http.Client) (*objects.Store, error) {
 // clear makes the world as new. Backends of processes that have ended may still be there.
 func (w *world) clear(ctx context.Context) error {
 	w.clock = testkit.NewClock()
+	w.heard.Clear()
 	if _, err := w.pool.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name = 'berthd'`); err != nil {
 		return err
@@ -164,6 +171,8 @@ type process struct {
 	objects timely
 	service *controlplane.Service
 	reaper  *worker.Reaper
+	steps   *worker.Processor
+	events  *worker.Publisher
 }
 
 // parts of a process that a test may put in place of the real ones.
@@ -244,6 +253,15 @@ func (w *world) process(ctx context.Context, cut *cutter, with parts) (*process,
 		Stores: func(models.StoreName) (worker.ReapObjects, bool) { return reap, true },
 		Log:    slog.New(slog.DiscardHandler), Metrics: worker.NewMetrics(nil),
 	}
+	p.steps = &worker.Processor{
+		Tasks: p.store, Chain: func(name string) []models.Step { return collections()[name].Steps },
+		Kinds: map[string]worker.StepFunc{"webhook": p.step}, Owner: name, Lease: lease, Limit: 8, Now: with.clock,
+		Log: p.reaper.Log, Metrics: p.reaper.Metrics,
+	}
+	p.events = &worker.Publisher{
+		Outbox: p.store, Targets: []worker.Target{listener{w, cut}}, Owner: name, Lease: lease, Limit: 100, Now: with.clock,
+		Log: p.reaper.Log, Metrics: p.reaper.Metrics,
+	}
 	return p, func() { cut.kill(); _ = p.store.Close() }, nil
 }
 
@@ -288,7 +306,52 @@ func (p *process) tick() error {
 	if _, err := p.service.Repair(p.ctx, quiet, 100); err != nil {
 		return err
 	}
+	for range collections()["checked"].Steps {
+		if _, err := p.steps.RunOnce(p.ctx); err != nil {
+			return err
+		}
+	}
+	if _, err := p.events.RunOnce(p.ctx); err != nil {
+		return err
+	}
 	return p.reap()
+}
+
+// step is a step of a chain, outside of the process: what it says goes by the file's name.
+func (p *process) step(_ context.Context, c worker.StepCall) (models.StepAnswer, error) {
+	name := "STEP " + c.Step.Name
+	n, ok := p.cut.enter(name)
+	if !ok {
+		return models.StepAnswer{}, errCut{}
+	}
+	a := models.StepAnswer{Verdict: models.StepPass}
+	if v, _, found := strings.Cut(c.File.Name, "-"); found && c.Step.Name == "two" {
+		a = models.StepAnswer{Verdict: models.StepVerdict(v), Reason: "its name says so"}
+	}
+	if !p.cut.leave(n, name) {
+		return models.StepAnswer{}, errCut{}
+	}
+	return a, nil
+}
+
+// listener hears events, outside of the process.
+type listener struct {
+	w   *world
+	cut *cutter
+}
+
+func (l listener) Name() string { return "listener" }
+
+func (l listener) Send(_ context.Context, e models.Event) error {
+	n, ok := l.cut.enter("SEND event")
+	if !ok {
+		return errCut{}
+	}
+	l.w.heard.Store(string(e.ID), true)
+	if !l.cut.leave(n, "SEND event") {
+		return errCut{}
+	}
+	return nil
 }
 
 // settle lets time pass: past every lease, every deadline, every grace and every URL, with
