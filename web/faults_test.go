@@ -33,6 +33,7 @@ type settings struct {
 	Swallow int   `json:"swallow"` // this part is answered with 200 and goes nowhere
 	Hold    int   `json:"hold"`    // this part waits
 	HoldFor int64 `json:"holdFor"` // for so many milliseconds
+	Dark    bool  `json:"dark"`    // nothing gets through, and what is under way is cut
 	Forget  bool  `json:"forget"`  // empties the log
 }
 
@@ -88,6 +89,9 @@ func (f *faults) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.set.Hold = 0
 	}
 	f.mu.Unlock()
+	if s.Dark {
+		panic(http.ErrAbortHandler)
+	}
 	if part > 0 && part == s.Hold {
 		select {
 		case <-time.After(time.Duration(s.HoldFor) * time.Millisecond):
@@ -150,6 +154,9 @@ func (l *line) Read(p []byte) (int, error) {
 	l.n += int64(n)
 	l.mu.Lock()
 	var wait time.Duration
+	if l.set.Dark && err == nil {
+		err = io.ErrUnexpectedEOF
+	}
 	if rate := l.set.Rate; rate > 0 {
 		now := time.Now()
 		if l.until.Before(now) {

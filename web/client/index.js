@@ -31,6 +31,7 @@ export { Upload } from "./upload.js";
  * @typedef {object} ClientOptions
  * @property {string} [url]  of the server; the page's own origin if absent
  * @property {import("./api.js").TokenSource} token
+ * @property {string} [owner]  whose uploads are remembered together on this machine, such as the user's id; "" if absent
  * @property {number} [parallel]  parts under way at once, over all files; 4 if absent. Memory: so many parts, while they are hashed
  * @property {number} [files]  files under way at once; 4 if absent
  * @property {Partial<import("./retry.js").RetryPolicy>} [retry]
@@ -55,6 +56,7 @@ export class Client extends EventTarget {
   /** @param {ClientOptions} o */
   constructor(o) {
     super();
+    this.owner = o.owner ?? "";
     this.parallel = Math.max(1, o.parallel ?? 4);
     this.retry = { ...DEFAULT_RETRY, ...o.retry };
     this.api = new Api({ url: o.url ?? globalThis.location?.origin ?? "", token: o.token, retry: this.retry, fetch: o.fetch });
@@ -66,7 +68,14 @@ export class Client extends EventTarget {
     this.state = new StateStore();
     /** Those that were begun here, until they are dropped. @type {Set<Upload>} */
     this.uploads = new Set();
+    for (const type of ["online", "offline"]) {
+      globalThis.addEventListener?.(type, this.#network);
+    }
   }
+
+  #network = () => {
+    for (const u of this.uploads) u.network();
+  };
 
   /**
    * Begins to send a file, or goes on with it where an earlier page was closed.
@@ -105,7 +114,7 @@ export class Client extends EventTarget {
 
   /** What earlier pages left unfinished at this server. @returns {Promise<Saved[]>} */
   async pending() {
-    return (await this.state.all()).filter((s) => s.server === this.api.url && s.uploadId && !this.#claimed.has(s.key));
+    return (await this.state.all()).filter((s) => s.server === this.api.url && s.owner === this.owner && s.uploadId && !this.#claimed.has(s.key));
   }
 
   /**
@@ -141,8 +150,10 @@ export class Client extends EventTarget {
     }
   }
 
+  /** Ends the workers. Uploads should have ended before. */
   close() {
     this.hasher.close();
+    for (const type of ["online", "offline"]) globalThis.removeEventListener?.(type, this.#network);
   }
 
   // ---- for Upload

@@ -75,7 +75,7 @@ function putByXHR(part, body, moved, signal) {
     x.onload = () => {
       end();
       if (x.status === 200) return resolve();
-      reject(new S3Error(x.status, errorCode(x.responseText), retryAfter(x.getResponseHeader("Retry-After"), Date.now())));
+      reject(new S3Error(x.status, errorCode(x.responseText), retryAfter(header(x, "retry-after"), Date.now())));
     };
     x.onerror = x.ontimeout = () => {
       end();
@@ -91,6 +91,17 @@ function putByXHR(part, body, moved, signal) {
       reject(new S3Error(0, ""));
     }
   });
+}
+
+/**
+ * A header, if it may be read: asking for one by its name that the store does not expose
+ * is an error on the console.
+ *
+ * @param {XMLHttpRequest} x @param {string} name in lower case
+ */
+function header(x, name) {
+  const lines = x.getAllResponseHeaders().split("\r\n");
+  return lines.find((l) => l.toLowerCase().startsWith(`${name}:`))?.slice(name.length + 1).trim() ?? null;
 }
 
 /** @type {Put} */

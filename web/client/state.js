@@ -8,6 +8,7 @@
  * @typedef {object} Saved
  * @property {string} key
  * @property {string} server
+ * @property {string} owner  whose it is, as the page told the client
  * @property {string} collection
  * @property {string} name
  * @property {string} path  within a chosen folder, "" outside of one
@@ -25,10 +26,10 @@ export const OPEN_KEY_LIFE = 3_600_000;
 /**
  * How a file is known again after a reload, when only the user can choose it anew.
  *
- * @param {string} server @param {string} collection @param {File} file
+ * @param {string} server @param {string} owner @param {string} collection @param {File} file
  */
-export function fingerprint(server, collection, file) {
-  return JSON.stringify([server, collection, file.webkitRelativePath || file.name, file.size, file.lastModified]);
+export function fingerprint(server, owner, collection, file) {
+  return JSON.stringify([server, owner, collection, file.webkitRelativePath || file.name, file.size, file.lastModified]);
 }
 
 export class StateStore {

@@ -8,7 +8,7 @@ import { decode, encode, equal, known, whole } from "./digest.js";
 import { BerthError, LOCAL, cancelled, codeOf, partNumbers } from "./errors.js";
 import { readable } from "./hash.js";
 import { Rate, eta } from "./rate.js";
-import { online, pollWait, sleep, wait } from "./retry.js";
+import { offline, online, pollWait, sleep, wait } from "./retry.js";
 import { S3Error, damaged, remedy } from "./s3.js";
 import { SignedURL, Signer } from "./signer.js";
 import { OPEN_KEY_LIFE, fingerprint } from "./state.js";
@@ -106,9 +106,7 @@ export class Upload extends EventTarget {
     this.resumed = false;
     /** Bytes that S3 held already. */
     this.held = 0;
-    /** The browser says that there is no network. */
-    this.offline = false;
-    this.#key = client.claim(fingerprint(client.api.url, this.collection, file));
+    this.#key = client.claim(fingerprint(client.api.url, client.owner, this.collection, file));
     if (o.signal?.aborted) this.cancel();
     else o.signal?.addEventListener("abort", () => this.cancel(), { once: true });
     /** What comes of it; a new one after retry(). @type {Promise<Result>} */
@@ -120,6 +118,11 @@ export class Upload extends EventTarget {
     if (["done", "failed", "cancelled"].includes(this.#phase)) return this.#phase;
     if (this.#paused) return "paused";
     return this.#place ? this.#phase : "waiting";
+  }
+
+  /** The browser says that there is no network, and this upload needs one. */
+  get offline() {
+    return offline() && ["preparing", "sending", "checking"].includes(this.state);
   }
 
   /** Bytes of the file that are at S3 or on their way. */
@@ -271,6 +274,13 @@ export class Upload extends EventTarget {
     const s = this.state;
     if (s === this.#told) return;
     this.#told = s;
+    this.#emit("state");
+  }
+
+  /** For the client: the network went or came back. */
+  network() {
+    if (["done", "failed", "cancelled"].includes(this.#phase)) return;
+    this.#rate.reset();
     this.#emit("state");
   }
 
@@ -456,7 +466,7 @@ export class Upload extends EventTarget {
     const f = this.file;
     /** @type {import("./state.js").Saved} */
     const s = {
-      key: this.#key, server: this.#client.api.url, collection: this.collection, name: this.name, path: f.webkitRelativePath ?? "",
+      key: this.#key, server: this.#client.api.url, owner: this.#client.owner, collection: this.collection, name: this.name, path: f.webkitRelativePath ?? "",
       size: f.size, lastModified: f.lastModified, openKey: newKey(), begun: Date.now(),
     };
     if (this.#o.handle) s.handle = this.#o.handle;
@@ -613,7 +623,6 @@ export class Upload extends EventTarget {
       }
     };
     const lanes = await Promise.allSettled(Array.from({ length: Math.min(this.#client.parallel, queue.length) }, lane));
-    this.#offline(false);
     if (this.#life.signal.aborted) throw this.#life.signal.reason;
     const f = /** @type {{ err: unknown } | null} */ (failure);
     if (f) {
@@ -645,7 +654,6 @@ export class Upload extends EventTarget {
       let err;
       try {
         await this.#client.put(url.part, slice, (sent) => this.#move(n, sent), signal);
-        this.#offline(false);
         this.#arrive(n, slice.size);
         return;
       } catch (e) {
@@ -670,7 +678,6 @@ export class Upload extends EventTarget {
           url = null;
           continue;
         case "offline":
-          this.#offline(true);
           await online(signal);
           attempt = 0; // no network is nobody's failure
           continue;
@@ -695,14 +702,6 @@ export class Upload extends EventTarget {
       if (["SESSION_CLOSED", "BUSY"].includes(codeOf(err))) throw VANISHED; // somebody else completes, or has completed
       throw err;
     }
-  }
-
-  /** @param {boolean} now */
-  #offline(now) {
-    if (this.offline === now) return;
-    this.offline = now;
-    this.#rate.reset();
-    this.#emit("state");
   }
 
   // ---- the end

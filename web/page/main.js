@@ -11,7 +11,7 @@ import { claims, fromAddress, keep, kept } from "./token.js";
 /** @template {HTMLElement} T @param {string} id @returns {T} */
 const $ = (id) => /** @type {T} */ (document.getElementById(id));
 
-/** @type {Client} */
+/** Made when it is known who sends. @type {Client} */
 let client;
 /** @type {Map<Upload, Row>} */
 const rows = new Map();
@@ -24,11 +24,6 @@ function begin() {
   const { collection } = fromAddress();
   const token = kept();
   if (collection) collectionInput().value = collection;
-  if (!client) {
-    client = new Client({ url: location.origin, token: ({ refresh }) => (refresh || !kept() ? renewed() : kept()) });
-    client.addEventListener("state", (e) => changed(/** @type {CustomEvent<Upload>} */ (e).detail));
-    client.addEventListener("progress", (e) => touch(/** @type {CustomEvent<Upload>} */ (e).detail));
-  }
   if (token) signedIn(token);
   else ask("");
 }
@@ -37,6 +32,7 @@ function begin() {
 function ask(why) {
   $("sign-in").hidden = false;
   $("app").hidden = rows.size === 0;
+  document.body.classList.add("locked");
   $("who").hidden = true;
   $("token-error").textContent = why;
   $("sign-in-title").focus();
@@ -52,10 +48,18 @@ function renewed() {
 /** @param {string} token */
 function signedIn(token) {
   const c = claims(token);
+  const owner = c?.owner ?? "";
+  if (client && client.owner !== owner) return location.reload(); // what is under way is another's
+  if (!client) {
+    client = new Client({ url: location.origin, owner, token: ({ refresh }) => (refresh || !kept() ? renewed() : kept()) });
+    client.addEventListener("state", (e) => changed(/** @type {CustomEvent<Upload>} */ (e).detail));
+    client.addEventListener("progress", (e) => touch(/** @type {CustomEvent<Upload>} */ (e).detail));
+  }
+  document.body.classList.remove("locked");
   $("sign-in").hidden = true;
   $("app").hidden = false;
   $("who").hidden = false;
-  $("who-name").textContent = c?.owner || "signed in";
+  $("who-name").textContent = owner || "signed in";
   const box = collectionInput();
   if (c?.collection) box.value = c.collection;
   /** @type {HTMLElement} */ (box.parentElement).hidden = Boolean(c?.collection); // the grant is for one
@@ -105,6 +109,7 @@ function send(list) {
     $("list").insertBefore(row.li, before); // new ones first, in their own order
   }
   $("now").hidden = false;
+  $("app").classList.add("busy");
   say(list.length === 1 ? `${list[0].file.name} added` : `${count(list.length, "file")} added`);
   draw();
   void unfinished();
@@ -153,7 +158,7 @@ addEventListener("drop", async (e) => {
 });
 
 addEventListener("beforeunload", (e) => {
-  if ([...client.uploads].some((u) => ["waiting", "preparing", "sending"].includes(u.state))) e.preventDefault();
+  if ([...(client?.uploads ?? [])].some((u) => ["waiting", "preparing", "sending"].includes(u.state))) e.preventDefault();
 });
 
 // ---- what is shown
@@ -180,7 +185,8 @@ function draw() {
   dirty.clear();
   const t = client.totals();
   const all = [...client.uploads];
-  $("total").hidden = t.files < 2 && !all.some((u) => u.state === "sending" || u.state === "paused");
+  $("total").hidden = t.files < 2;
+  $("app").classList.toggle("busy", rows.size > 0);
   const bar = /** @type {HTMLProgressElement} */ ($("total-bar"));
   bar.value = t.size === 0 ? (t.files === 0 ? 0 : t.done / t.files) : t.sent / t.size;
   bar.textContent = `${Math.floor(bar.value * 100)} %`;

@@ -11,7 +11,7 @@ const WORDS = {
 
 /** The state as it is shown. @param {Upload} u @returns {keyof typeof WORDS} */
 export function shown(u) {
-  return u.offline && u.state === "sending" ? "offline" : u.state;
+  return u.offline ? "offline" : u.state;
 }
 
 /** @param {keyof typeof WORDS} state */
