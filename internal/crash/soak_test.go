@@ -306,6 +306,7 @@ type soakUpload struct {
 	ID     string
 	FileID string `json:"file_id"`
 	State  string
+	File   struct{ ID string } // once committed; another's, where the same was there already
 	Parts  []struct {
 		Number      int
 		Method, URL string
@@ -375,11 +376,11 @@ func (s *soak) life(ctx context.Context, owner string) {
 			if status, ok := s.call(ctx, owner, http.MethodPost, "/v1/uploads/"+u.ID+"/commit", "", map[string]any{"name": "b.pdf"}, nil); !ok || status != http.StatusOK {
 				return
 			}
-			done.State = "committed"
+			done.State, done.File.ID = "committed", u.FileID
 		}
 		if done.State == "committed" {
 			s.mu.Lock()
-			s.active[u.FileID] = true
+			s.active[done.File.ID] = true
 			s.mu.Unlock()
 		}
 	}
