@@ -55,7 +55,7 @@ type fakeUpload struct {
 func newFake(t testing.TB) *fake {
 	f := &fake{t: t, uploads: map[string]*fakeUpload{}, keys: map[string]string{}, counts: map[string]int{}, expired: map[string]bool{},
 		algorithm: models.SHA256, partSize: 5 * unit, single: unit, life: time.Hour}
-	f.Server = httptest.NewServer(http.HandlerFunc(f.serve))
+	f.Server = httptest.NewServer(&fakeHandler{f})
 	t.Cleanup(f.Close)
 	return f
 }
@@ -105,6 +105,10 @@ func (u *fakeUpload) content() []byte {
 	}
 	return out
 }
+
+type fakeHandler struct{ f *fake }
+
+func (h *fakeHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.f.serve(w, r) }
 
 func (f *fake) serve(w http.ResponseWriter, r *http.Request) {
 	p := strings.Split(strings.Trim(r.URL.Path, "/"), "/")

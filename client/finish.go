@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"berth/client/wire"
@@ -68,19 +69,19 @@ func (j *job) toMend(ctx context.Context, e *Error) []int {
 	// The answer names a bounded number of parts; count says how many there are.
 	todo := e.partNumbers(j.geo.PartCount, "parts")
 	var count int
-	if json.Unmarshal(e.Details["count"], &count) == nil && count > len(todo) {
-		todo = nil
-	}
-	if len(todo) > 0 {
+	_ = json.Unmarshal(e.Details["count"], &count)
+	if len(todo) > 0 && len(todo) >= count {
 		return todo
 	}
 	skipped := j.skipped
-	todo, err := j.missing(ctx, false)
+	lacks, err := j.missing(ctx, false)
 	j.skipped = skipped // of the beginning
 	if err != nil {
-		return nil
+		return todo
 	}
-	return todo
+	todo = append(todo, lacks...)
+	slices.Sort(todo)
+	return slices.Compact(todo)
 }
 
 // complete says that all is sent, and returns the upload once it is completed or

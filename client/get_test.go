@@ -261,7 +261,9 @@ func TestGetFaults(t *testing.T) {
 			case kind == "get":
 				failS3(w, 403, "AccessDenied", "Request has expired")
 			case kind == "url" && n > 1:
-				answer(w, 200, wire.ContentURL{URL: f.URL + "/s3/x", Method: "GET", ExpiresAt: time.Now().Add(time.Hour), Size: 23 * unit, VersionID: "v2"})
+				u := f.only()
+				answer(w, 200, wire.ContentURL{URL: f.URL + "/s3/x", Method: "GET", ExpiresAt: time.Now().Add(time.Hour), Size: u.Size,
+					Checksum: u.File.Checksum, PartSize: u.PartSize, VersionID: "v2"})
 			default:
 				return false
 			}

@@ -138,6 +138,7 @@ type File struct {
 	Checksum    Checksum        `json:"checksum"`
 	PartSize    int64           `json:"part_size,omitempty"` // bytes; the boundaries that a composite checksum is over
 	State       string          `json:"state"`
+	Parent      string          `json:"parent,omitempty"` // the file that this one is derived from
 	Metadata    json.RawMessage `json:"metadata"`
 	VersionID   string          `json:"version_id,omitempty"`
 	CreatedAt   time.Time       `json:"created_at"`
