@@ -55,7 +55,8 @@ func TestCrashAtEveryBoundary(t *testing.T) {
 					return
 				}
 				if len(names) != want[f.name] {
-					t.Errorf("%d boundaries, pinned are %d:\n%s", len(names), want[f.name], strings.Join(names, "\n"))
+					t.Errorf("%d boundaries, pinned are %d; if that is on purpose: go test ./internal/crash -run EveryBoundary -pin\n%s",
+						len(names), want[f.name], strings.Join(names, "\n"))
 				}
 				for n := 1; n <= len(names) && !t.Failed(); n++ {
 					for _, when := range []moment{before, after} {
