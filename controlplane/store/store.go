@@ -13,6 +13,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strconv"
@@ -128,7 +129,7 @@ func (s *Store) within(ctx context.Context, op string, do func(tx) error) error 
 			break
 		}
 	}
-	if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil {
+	if ctx.Err() != nil && (errors.Is(err, sql.ErrTxDone) || errors.Is(err, driver.ErrBadConn)) {
 		err = ctx.Err() // the caller went away, and database/sql undid it for that
 	}
 	return wrap(op, err)
