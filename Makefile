@@ -3,6 +3,9 @@
 BIN       := .dev/bin
 VERSITYGW := v1.8.0
 GOLANGCI  := v2.15.0
+TFLINT    := v0.64.0
+TFSEC     := v1.26.0
+CYCLONEDX := v1.9.0
 GO        := go
 PACKAGES  := ./...
 # Tests that race against each other on purpose; the race detector runs on these.
@@ -51,6 +54,10 @@ lint: $(BIN)/golangci-lint-$(GOLANGCI) ## Check format, imports between rooms, a
 	@$(GO) vet ./...
 	@$(BIN)/golangci-lint-$(GOLANGCI) run
 
+lint-terraform: $(BIN)/tflint-$(TFLINT) $(BIN)/tfsec-$(TFSEC) ## Lint the Terraform modules and look for holes in them; builds the linters once, some minutes
+	@$(BIN)/tflint-$(TFLINT) --recursive --chdir infra/terraform --config $(CURDIR)/infra/terraform/.tflint.hcl
+	@$(BIN)/tfsec-$(TFSEC) infra/terraform --no-color --concise-output --exclude-downloaded-modules
+
 bench: setup build ## Measure the speeds that ARCHITECTURE.md promises
 	@$(BIN)/berthdev exec -- $(GO) test -p 1 -run '^$$' -bench . -timeout 60m $(PACKAGES)
 
@@ -68,16 +75,17 @@ setup: $(BIN)/versitygw-$(VERSITYGW) ## Install what the local cloud and the tes
 	echo "PostgreSQL is missing: install its server (Debian, Ubuntu: sudo apt-get install postgresql; macOS: brew install postgresql; Fedora: sudo dnf install postgresql-server), then try again." >&2; \
 	exit 1
 
-browser: web/test/node_modules/.package-lock.json ## Install what the tests in a real browser need
+browser: web/test/node_modules/.package-lock.json web/node_modules/.package-lock.json ## Install what the tests in a real browser need
 	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing Chromium" && \
 		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends chromium; } || \
 		{ echo "chromium is missing: the tests of pages and Uppy run in it" >&2; exit 1; }
 
-web/test/node_modules/.package-lock.json: web/test/package-lock.json
+# npm's own mark of what it has installed.
+%/node_modules/.package-lock.json: %/package-lock.json
 	@command -v npm >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing node" && \
 		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends nodejs npm; } || \
 		{ echo "node and npm are missing: the tests of pages and Uppy run in them" >&2; exit 1; }
-	@cd web/test && npm ci --loglevel=error
+	@cd $* && npm ci --loglevel=error
 	@touch $@
 
 build: ## Build berthd, berth and berthdev into .dev/bin
@@ -104,3 +112,13 @@ $(BIN)/golangci-lint-$(GOLANGCI):
 	@echo "building golangci-lint $(GOLANGCI) (once)"
 	@GOBIN=$(CURDIR)/$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
 	@mv $(BIN)/golangci-lint $@
+
+$(BIN)/tflint-$(TFLINT):
+	@echo "building tflint $(TFLINT) (once)"
+	@GOBIN=$(CURDIR)/$(BIN) $(GO) install github.com/terraform-linters/tflint@$(TFLINT)
+	@mv $(BIN)/tflint $@
+
+$(BIN)/tfsec-$(TFSEC):
+	@echo "building tfsec $(TFSEC) (once)"
+	@GOBIN=$(CURDIR)/$(BIN) $(GO) install github.com/aquasecurity/tfsec/cmd/tfsec@$(TFSEC)
+	@mv $(BIN)/tfsec $@
