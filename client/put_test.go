@@ -888,3 +888,33 @@ func TestDeclare(t *testing.T) {
 		}
 	}
 }
+
+// restless gives other bytes each time it is read.
+type restless struct {
+	io.ReaderAt
+	reads atomic.Int64
+}
+
+func (r *restless) ReadAt(p []byte, off int64) (int, error) {
+	n, err := r.ReaderAt.ReadAt(p, off)
+	p[0] += byte(r.reads.Add(1))
+	return n, err
+}
+
+// TestOtherBytesTheSecondTime: what is read again must be what was hashed before; nobody is
+// asked to sign for anything else.
+func TestOtherBytesTheSecondTime(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	f.fault = faultOnce("complete", 1, func(w http.ResponseWriter, _ *http.Request) {
+		fail(w, 409, "PART_CORRUPT", "parts", []int{2})
+	})
+	data := random(t, 33*unit)
+	_, err := f.client().Put(t.Context(), &restless{ReaderAt: bytes.NewReader(data)}, int64(len(data)), PutOptions{Collection: "c", Name: "n"})
+	if !errors.Is(err, ErrChanged) || Code(err) == models.CodePartConflict {
+		t.Errorf("error: %v", err)
+	}
+	if u := f.only(); u.State != "aborted" {
+		t.Errorf("left %s", u.State)
+	}
+}
