@@ -51,8 +51,9 @@ export function passing(status) {
 export function retryAfter(value, now) {
   if (!value) return 0;
   if (/^\d+$/.test(value)) return Math.min(Number(value) * 1000, MAX_RETRY_AFTER);
+  if (!value.endsWith("GMT")) return 0; // Date.parse would make a date of nearly anything
   const at = Date.parse(value);
-  return Number.isNaN(at) ? 0 : Math.max(0, at - now);
+  return Number.isNaN(at) ? 0 : Math.min(Math.max(0, at - now), MAX_RETRY_AFTER);
 }
 
 /**

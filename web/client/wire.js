@@ -104,6 +104,7 @@
  * @property {number} [part_size]
  * @property {FileState} state
  * @property {unknown} metadata
+ * @property {string} [parent]  the file that this one is derived from
  * @property {string} [version_id]
  * @property {string} created_at
  * @property {string} [activated_at]
