@@ -30,7 +30,7 @@ func (s *Service) Files(ctx context.Context, c models.Caller, q FileQuery) (File
 		}
 	}
 	if g := c.Grant; g != nil {
-		if g.Upload != "" {
+		if g.Upload != "" || g.Derive != nil {
 			return FilePage{}, models.Errorf(models.CodeForbidden, "the grant is for one upload")
 		}
 		if g.Collection != "" {

@@ -80,7 +80,7 @@ func (s *Service) Open(ctx context.Context, c models.Caller, req OpenRequest) (U
 
 // plan validates a request and makes the rows of it. It changes nothing.
 func (s *Service) plan(c models.Caller, req OpenRequest, now time.Time) (models.Opening, error) {
-	col, err := s.collection(req.Collection)
+	req, col, err := s.policyOf(c, req)
 	if err != nil {
 		return models.Opening{}, err
 	}
@@ -129,7 +129,7 @@ func (s *Service) plan(c models.Caller, req OpenRequest, now time.Time) (models.
 		File: models.File{
 			ID: u.FileID, Tenant: c.Tenant, Owner: c.Owner, Collection: col.Name, Name: name, Size: req.Size,
 			PartSize: g.PartSize, ContentType: ctype, Checksum: sum, Declared: !sum.IsZero(), State: models.FilePreparing,
-			Metadata: meta, UploadID: u.ID, Guarded: col.Guarded(), CreatedAt: now, UpdatedAt: now,
+			Metadata: meta, UploadID: u.ID, Parent: req.Parent, Guarded: col.Guarded(), CreatedAt: now, UpdatedAt: now,
 		},
 		Replica: models.Replica{
 			ID: u.ReplicaID, FileID: u.FileID, Store: u.Store, Key: u.Key, Primary: true, State: models.ReplicaWriting,
@@ -141,9 +141,40 @@ func (s *Service) plan(c models.Caller, req OpenRequest, now time.Time) (models.
 		},
 	}
 	if gr := c.Grant; gr != nil {
-		o.GrantID, o.GrantFiles, o.GrantEnds = gr.ID, gr.MaxFiles, gr.Expires
+		o.GrantID, o.GrantFiles, o.GrantEnds, o.Derive = gr.ID, gr.MaxFiles, gr.Expires, gr.Derive
 	}
 	return o, nil
+}
+
+// policyOf is the policy of what is opened. What a step derives belongs to the collection
+// of the file that it is derived from, but none of the rules for what owners send: it is
+// attached with that file, and goes with it.
+func (s *Service) policyOf(c models.Caller, req OpenRequest) (OpenRequest, models.Collection, error) {
+	derive := (*models.Derivation)(nil)
+	if c.Grant != nil {
+		derive = c.Grant.Derive
+	}
+	if derive == nil {
+		if req.Parent != "" {
+			return req, models.Collection{}, models.Errorf(models.CodeForbidden, "only a processing step sends derived files")
+		}
+		col, err := s.collection(req.Collection)
+		return req, col, err
+	}
+	if req.Parent != "" && req.Parent != derive.Parent {
+		return req, models.Collection{}, models.NotFound("file")
+	}
+	if req.Collection != "" && req.Collection != c.Grant.Collection {
+		return req, models.Collection{}, models.Errorf(models.CodeForbidden, "a derived file is of its parent's collection")
+	}
+	req.Parent, req.Collection, req.Commit, req.Continue = derive.Parent, c.Grant.Collection, models.CommitDeferred, false
+	col := s.policy(req.Collection)
+	if _, ok := s.stores[col.Store]; !ok {
+		return req, col, models.Errorf(models.CodeStoreUnavailable, "the collection is not configured any more")
+	}
+	col.Extensions, col.ContentTypes, col.MinSize, col.MaxSize = nil, nil, 0, 0
+	col.MaxFiles, col.MaxBytes, col.MaxOpen, col.Dedupe = 0, 0, 0, models.DedupeNone
+	return req, col, nil
 }
 
 // cut plans how the bytes come and what S3 will attest of them. Of an upload whose size

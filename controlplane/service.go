@@ -121,7 +121,7 @@ func (s *Service) upload(ctx context.Context, c models.Caller, id models.UploadI
 	if err != nil {
 		return u, f, err
 	}
-	if g := c.Grant; g != nil && g.Collection != "" && g.Collection != u.Collection {
+	if withinGrant(c, f) != nil {
 		return models.Upload{}, models.File{}, models.NotFound("upload")
 	}
 	return u, f, nil
@@ -138,7 +138,7 @@ func (s *Service) file(ctx context.Context, c models.Caller, id models.FileID) (
 
 func withinGrant(c models.Caller, f models.File) error {
 	if g := c.Grant; g != nil {
-		if (g.Collection != "" && g.Collection != f.Collection) || (g.Upload != "" && g.Upload != f.UploadID) {
+		if (g.Collection != "" && g.Collection != f.Collection) || (g.Upload != "" && g.Upload != f.UploadID) || (g.Derive != nil && g.Derive.Parent != f.Parent) {
 			return models.NotFound("file")
 		}
 	}

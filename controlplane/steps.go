@@ -13,19 +13,11 @@ func (s *Service) Steps(collection string) []models.Step { return s.policy(colle
 
 // StepResult takes the verdict of a step that answers later. The lease token is its only
 // credential: it is good for one task while the lease that it was given under lasts. A
-// wrong one is answered as a task that does not exist; a stale one changes nothing.
+// wrong one, and one of a lease that is over, is answered as a task that does not exist.
 //
 // Codes: NOT_FOUND, SESSION_CLOSED.
 func (s *Service) StepResult(ctx context.Context, id models.TaskID, token string, a models.StepAnswer) error {
-	w, err := s.records.Wait(ctx, id)
-	hash := sha256.Sum256([]byte(token))
-	if err != nil || subtle.ConstantTimeCompare(hash[:], w.TokenHash) != 1 {
-		if err != nil && models.ErrorCode(err) != models.CodeNotFound {
-			return err
-		}
-		return models.NotFound("task")
-	}
-	f, err := s.records.File(ctx, models.Whose{}, models.FileID(w.Task.Target))
+	w, f, err := s.leased(ctx, id, token)
 	if err != nil {
 		return err
 	}
@@ -38,4 +30,32 @@ func (s *Service) StepResult(ctx context.Context, id models.TaskID, token string
 		return models.Errorf(models.CodeSessionClosed, "the lease that this token was given under is over")
 	}
 	return nil
+}
+
+// LeaseCaller is who a step is while its lease lasts: the owner of the file that it looks
+// at, who may do nothing but send files derived from that one.
+//
+// Codes: NOT_FOUND.
+func (s *Service) LeaseCaller(ctx context.Context, id models.TaskID, token string) (models.Caller, error) {
+	w, f, err := s.leased(ctx, id, token)
+	if err != nil {
+		return models.Caller{}, err
+	}
+	return models.Caller{Tenant: f.Tenant, Owner: f.Owner, Scopes: []models.Scope{models.ScopeUpload}, Grant: &models.Grant{
+		Collection: f.Collection, Derive: &models.Derivation{Parent: f.ID, Task: w.Task.ID, Fence: w.Task.LeaseVersion},
+	}}, nil
+}
+
+// leased holds a lease token against the step that a task waits for.
+func (s *Service) leased(ctx context.Context, id models.TaskID, token string) (models.StepWait, models.File, error) {
+	w, err := s.records.Wait(ctx, id)
+	if err != nil && models.ErrorCode(err) != models.CodeNotFound {
+		return w, models.File{}, err
+	}
+	hash := sha256.Sum256([]byte(token))
+	if err != nil || subtle.ConstantTimeCompare(hash[:], w.TokenHash) != 1 {
+		return w, models.File{}, models.NotFound("task")
+	}
+	f, err := s.records.File(ctx, models.Whose{}, models.FileID(w.Task.Target))
+	return w, f, err
 }

@@ -21,6 +21,8 @@ type OpenRequest struct {
 	Metadata    json.RawMessage  // a JSON object, or nil
 	Commit      models.CommitMode
 	Continue    bool
+	// Parent is the file that this one is derived from; only a processing step may say so.
+	Parent models.FileID
 	// IdempotencyKey and RequestHash are of the raw request; an empty key is none.
 	IdempotencyKey string
 	RequestHash    []byte

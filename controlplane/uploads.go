@@ -95,6 +95,9 @@ func (s *Service) Commit(ctx context.Context, c models.Caller, id models.UploadI
 	if u.State == models.UploadCommitted {
 		return f, nil
 	}
+	if f.Parent != "" {
+		return models.File{}, models.Errorf(models.CodeSessionNotCompleted, "a derived file is attached when the file that it is derived from is published")
+	}
 	col := s.policy(u.Collection)
 	name, err := models.CleanName(req.Name)
 	if err != nil {

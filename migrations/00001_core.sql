@@ -24,6 +24,10 @@ CREATE TABLE files (
     round              integer NOT NULL DEFAULT 0,
     -- the file that this one is derived from, by a step of its chain
     parent_id          text REFERENCES files (id),
+    -- the lease that the step had when it began to send it, and whether a verdict was
+    -- taken under that lease: only then is it attached
+    derived_fence      bigint,
+    derived_accepted   boolean NOT NULL DEFAULT false,
     -- identity is kept only where the collection dedupes: see models.IdentityOf
     identity           text,
     version_id         text,
@@ -42,6 +46,7 @@ CREATE TABLE files (
     CONSTRAINT files_not_yet_active CHECK (state NOT IN ('preparing', 'processing') OR activated_at IS NULL),
     CONSTRAINT files_failed_reason CHECK (state <> 'failed' OR reason_code IS NOT NULL),
     CONSTRAINT files_deleted_at CHECK ((state = 'deleted') = (deleted_at IS NOT NULL)),
+    CONSTRAINT files_derived CHECK ((parent_id IS NULL) = (derived_fence IS NULL)),
     CONSTRAINT files_guard_living CHECK (NOT guarded OR state IN ('preparing', 'processing', 'active', 'blocked'))
 );
 CREATE UNIQUE INDEX files_identity ON files (tenant, owner, collection, identity)

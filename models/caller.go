@@ -32,6 +32,17 @@ type Grant struct {
 	MaxFiles     int64
 	Upload       UploadID  // only this upload
 	Expires      time.Time // of the token that carries it
+	// Derive is the lease of a processing step that may send files derived from the one it
+	// looks at; nil for everybody else.
+	Derive *Derivation
+}
+
+// Derivation ties what a step sends to its lease: it is attached only if a verdict is taken
+// under the same one.
+type Derivation struct {
+	Parent FileID
+	Task   TaskID
+	Fence  int64 // the lease version
 }
 
 // Can tells whether the caller has a scope.

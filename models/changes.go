@@ -42,6 +42,8 @@ type Opening struct {
 	RequestHash       []byte
 	IdempotencyExpiry time.Time
 
+	Derive *Derivation // of a file that a step sends; nil for all others
+
 	GrantID    string // counted if GrantFiles > 0
 	GrantFiles int64
 	GrantEnds  time.Time

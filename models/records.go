@@ -72,6 +72,7 @@ type File struct {
 	VersionID   string
 	ETag        string
 	UploadID    UploadID // empty for an import
+	Parent      FileID   // the file that this one is derived from; empty for most
 	Guarded     bool     // counted in quotas
 	ReasonCode  Code
 	Reason      string

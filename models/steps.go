@@ -1,6 +1,9 @@
 package models
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // StepVerdict is what a step says of a file.
 type StepVerdict string
@@ -95,4 +98,15 @@ func CleanReason(s string) string {
 		out = append(out, r)
 	}
 	return string(out)
+}
+
+// LeaseToken is what a step is given: the task's id and a secret, in one word, so that the
+// token says which task it is for wherever it is shown.
+func LeaseToken(id TaskID, secret string) string { return string(id) + "." + secret }
+
+// SplitLeaseToken tells the task of a lease token; ok is false for other tokens.
+func SplitLeaseToken(token string) (id TaskID, ok bool) {
+	task, _, found := strings.Cut(token, ".")
+	id, err := ParseTaskID(task)
+	return id, found && err == nil
 }

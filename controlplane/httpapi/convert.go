@@ -79,7 +79,7 @@ func wireReason(code models.Code, message string) *wire.Reason {
 func wireFile(f models.File) wire.File {
 	out := wire.File{
 		ID: string(f.ID), Collection: f.Collection, Name: f.Name, Size: f.Size, ContentType: f.ContentType,
-		Checksum: wireChecksum(f.Checksum, f.Declared), PartSize: f.PartSize, State: string(f.State),
+		Checksum: wireChecksum(f.Checksum, f.Declared), PartSize: f.PartSize, State: string(f.State), Parent: string(f.Parent),
 		Metadata: f.Metadata, VersionID: f.VersionID, CreatedAt: f.CreatedAt.UTC(),
 		ActivatedAt: timeOrNil(f.ActivatedAt), Reason: wireReason(f.ReasonCode, f.Reason),
 	}

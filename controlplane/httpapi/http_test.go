@@ -94,6 +94,10 @@ func (r *recorder) CancelEvent(ctx context.Context, c models.Caller, id models.E
 	return r.note(ctx, c, id)
 }
 
+func (r *recorder) LeaseCaller(ctx context.Context, id models.TaskID, token string) (models.Caller, error) {
+	return models.Caller{}, models.NotFound("task")
+}
+
 func (r *recorder) StepResult(ctx context.Context, id models.TaskID, token string, _ models.StepAnswer) error {
 	return r.note(ctx, models.Caller{}, string(id)+token)
 }
@@ -344,7 +348,7 @@ func TestBadRequestsNeverReachTheUseCases(t *testing.T) {
 		{"too large, not said", "POST", "/v1/uploads", io.MultiReader(strings.NewReader(`{"collection":"`), strings.NewReader(strings.Repeat("c", 4000))), 413, models.CodeTooLarge, "", nil},
 		{"commit", "POST", "/v1/uploads", `{"collection":"c","name":"n","size":1,"commit":"later"}`, 400, models.CodeInvalidRequest, "commit", nil},
 		{"declared", "POST", "/v1/uploads", `{"collection":"c","name":"n","size":1,"checksum":{"declared":true}}`, 400, models.CodeInvalidRequest, "checksum.declared", nil},
-		{"parent", "POST", "/v1/uploads", `{"collection":"c","name":"n","size":1,"parent":"` + someFile + `"}`, 400, models.CodeInvalidRequest, "parent", nil},
+		{"parent", "POST", "/v1/uploads", `{"collection":"c","name":"n","size":1,"parent":"x"}`, 404, models.CodeNotFound, "", nil},
 		{"empty key", "POST", "/v1/uploads", good, 400, models.CodeInvalidRequest, "Idempotency-Key", []string{"Idempotency-Key", " "}},
 		{"key with space", "POST", "/v1/uploads", good, 400, models.CodeInvalidRequest, "Idempotency-Key", []string{"Idempotency-Key", "a b"}},
 		{"key not ASCII", "POST", "/v1/uploads", good, 400, models.CodeInvalidRequest, "Idempotency-Key", []string{"Idempotency-Key", "ä"}},

@@ -141,7 +141,7 @@ func (a *API) authenticate(c *gin.Context) {
 
 // verified puts the caller that a token names into the exchange, or answers 401.
 func (a *API) verified(c *gin.Context, token string) bool {
-	caller, err := a.Auth.Verify(c.Request.Context(), token)
+	caller, err := a.callerOf(c.Request.Context(), token)
 	if err != nil {
 		if models.ErrorCode(err) == models.CodeUnauthenticated {
 			c.Header("WWW-Authenticate", `Bearer realm="berth", error="invalid_token"`)
@@ -152,6 +152,20 @@ func (a *API) verified(c *gin.Context, token string) bool {
 	}
 	exchangeOf(c).caller = caller
 	return true
+}
+
+// callerOf is the caller that a token stands for: a JWT's, or the step's that was given a
+// lease token.
+func (a *API) callerOf(ctx context.Context, token string) (models.Caller, error) {
+	id, ok := models.SplitLeaseToken(token)
+	if !ok {
+		return a.Auth.Verify(ctx, token)
+	}
+	caller, err := a.Service.LeaseCaller(ctx, id, token)
+	if models.ErrorCode(err) == models.CodeNotFound {
+		return models.Caller{}, errUnauthenticated
+	}
+	return caller, err
 }
 
 // need lets callers pass who have one of the scopes.

@@ -57,8 +57,11 @@ func (a *API) openUpload(c *gin.Context) {
 var openRequired = []string{"collection", "name", "size"}
 
 func openRequest(w wire.OpenRequest) (req controlplane.OpenRequest, err error) {
+	parent := models.FileID("")
 	if w.Parent != "" {
-		return req, invalid("parent", "derived files are not taken here")
+		if parent, err = models.ParseFileID(w.Parent); err != nil {
+			return req, err
+		}
 	}
 	commit := models.CommitMode(w.Commit)
 	switch commit {
@@ -72,7 +75,7 @@ func openRequest(w wire.OpenRequest) (req controlplane.OpenRequest, err error) {
 	}
 	return controlplane.OpenRequest{
 		Collection: w.Collection, Name: w.Name, Size: w.Size, ContentType: w.ContentType, Checksum: sum,
-		Metadata: present(w.Metadata), Commit: commit, Continue: w.Continue,
+		Metadata: present(w.Metadata), Commit: commit, Continue: w.Continue, Parent: parent,
 	}, nil
 }
 

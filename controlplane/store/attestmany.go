@@ -46,7 +46,7 @@ func (t tx) attestMany(as []models.Attestation, now time.Time) (map[models.Uploa
 		File   fileRow   `gorm:"embedded;embeddedPrefix:f_"`
 	}
 	if _, err := t.read(&rows, `SELECT `+uploadColumns+`, f.id AS f_id, f.tenant AS f_tenant, f.owner AS f_owner, f.collection AS f_collection,
-			f.name AS f_name, f.content_type AS f_content_type, f.state AS f_state, f.guarded AS f_guarded
+			f.name AS f_name, COALESCE(f.parent_id, '') AS f_parent_id, f.content_type AS f_content_type, f.state AS f_state, f.guarded AS f_guarded
 		FROM uploads u JOIN files f ON f.id = u.file_id WHERE u.id = ANY(CAST(@ids AS text[]))`, args{"ids": textArray(ids)}); err != nil {
 		return nil, err
 	}
@@ -181,6 +181,6 @@ func eventPayload(f models.File, now time.Time) ([]byte, error) {
 		"file_id": f.ID, "tenant": f.Tenant, "owner": f.Owner, "collection": f.Collection, "name": f.Name,
 		"size": f.Size, "content_type": f.ContentType, "version_id": f.VersionID,
 		"checksum": map[string]any{"algorithm": f.Checksum.Algorithm, "type": f.Checksum.Type, "value": f.Checksum.Value},
-		"reason":   f.ReasonCode, "at": now.UTC(),
+		"reason":   f.ReasonCode, "parent_id": f.Parent, "at": now.UTC(),
 	})
 }

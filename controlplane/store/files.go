@@ -98,27 +98,37 @@ func (s *Store) Delete(ctx context.Context, w models.Whose, id models.FileID, ac
 		default:
 			return models.Errorf(models.CodeNotReady, "the file is %s: abort its upload instead", f.State)
 		}
-		was := f.State
-		if err := t.must(`UPDATE files SET state = 'deleting', guarded = false, updated_at = @now WHERE id = @id AND state = @was`,
-			args{"id": id, "was": was, "now": now}, "file to deleting"); err != nil {
-			return err
-		}
-		if err := t.moved(id, step(now, "file", string(id), was, models.FileDeleting, actor, "")); err != nil {
-			return err
-		}
-		if err := t.release(f); err != nil {
-			return err
-		}
-		if err := t.dropReplicas(id, actor, now); err != nil {
-			return err
-		}
-		if err := t.finishDelete(id, actor, now); err != nil {
+		if err := t.deleteFile(f, actor, now); err != nil {
 			return err
 		}
 		f, err = t.file(w, id)
 		return err
 	})
 	return f, err
+}
+
+// deleteFile sends a file on its way out, and with it what is derived from it. The caller
+// holds owner guard and file.
+func (t tx) deleteFile(f models.File, actor string, now time.Time) error {
+	id := f.ID
+	was := f.State
+	if err := t.must(`UPDATE files SET state = 'deleting', guarded = false, updated_at = @now WHERE id = @id AND state = @was`,
+		args{"id": id, "was": was, "now": now}, "file to deleting"); err != nil {
+		return err
+	}
+	if err := t.moved(id, step(now, "file", string(id), was, models.FileDeleting, actor, "")); err != nil {
+		return err
+	}
+	if err := t.release(f); err != nil {
+		return err
+	}
+	if err := t.dropDerived(id, actor, now); err != nil {
+		return err
+	}
+	if err := t.dropReplicas(id, actor, now); err != nil {
+		return err
+	}
+	return t.finishDelete(id, actor, now)
 }
 
 // finishDelete moves a deleting file to deleted once none of its replicas is left. The
@@ -176,6 +186,9 @@ func (s *Store) SetBlocked(ctx context.Context, tenant models.Tenant, id models.
 		case block:
 			return t.tell(models.EventFileBlocked, f, now)
 		case first:
+			if err := t.attachDerived(f.ID, actor, now); err != nil {
+				return err
+			}
 			return t.tell(models.EventFileActive, f, now)
 		default:
 			return t.tell(models.EventFileUnblocked, f, now)

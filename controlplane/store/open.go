@@ -48,6 +48,11 @@ func (t tx) open(o models.Opening) (outcome models.OpenOutcome, up models.Upload
 			return outcome, up, file, err
 		}
 	}
+	if o.Derive != nil {
+		if err = t.mayDerive(*o.Derive); err != nil {
+			return
+		}
+	}
 	if o.Collection.Guarded() {
 		if err = t.guardOwner(o.Upload); err != nil {
 			return
@@ -244,18 +249,22 @@ func (t tx) living(tenant models.Tenant, owner models.Owner, collection, identit
 
 func (t tx) insertFile(o models.Opening) error {
 	f := o.File
+	var parent, fence any
+	if o.Derive != nil {
+		parent, fence = o.Derive.Parent, o.Derive.Fence
+	}
 	var identity any
 	if o.Collection.Dedupe != models.DedupeNone {
 		identity = null(o.Upload.Identity)
 	}
 	_, err := t.exec(`INSERT INTO files (id, tenant, owner, collection, name, size, part_size, content_type, metadata, state,
-			checksum_algorithm, checksum_type, checksum_value, declared, identity, upload_id, guarded, created_at, updated_at)
+			checksum_algorithm, checksum_type, checksum_value, declared, identity, upload_id, parent_id, derived_fence, guarded, created_at, updated_at)
 		VALUES (@id, @tenant, @owner, @collection, @name, @size, @part_size, @content_type, @metadata, @state,
-			@alg, @type, @value, @declared, @identity, @upload, @guarded, @now, @now)`,
+			@alg, @type, @value, @declared, @identity, @upload, @parent, @fence, @guarded, @now, @now)`,
 		args{"id": f.ID, "tenant": f.Tenant, "owner": f.Owner, "collection": f.Collection, "name": f.Name, "size": f.Size,
 			"part_size": f.PartSize, "content_type": f.ContentType, "metadata": string(f.Metadata), "state": f.State,
 			"alg": f.Checksum.Algorithm, "type": f.Checksum.Type, "value": f.Checksum.Value, "declared": f.Declared,
-			"identity": identity, "upload": f.UploadID, "guarded": o.Collection.Guarded(), "now": o.Now})
+			"identity": identity, "upload": f.UploadID, "parent": parent, "fence": fence, "guarded": o.Collection.Guarded(), "now": o.Now})
 	return err
 }
 

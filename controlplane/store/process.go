@@ -74,6 +74,10 @@ func (s *Store) RecordStep(ctx context.Context, k models.Task, r models.StepResu
 		if _, err := t.exec(`DELETE FROM step_waits WHERE task_id = @id`, args{"id": k.ID}); err != nil {
 			return err
 		}
+		if _, err := t.exec(`UPDATE files SET derived_accepted = true, updated_at = @now WHERE parent_id = @id AND derived_fence = @fence`,
+			args{"id": f.ID, "fence": k.LeaseVersion, "now": now}); err != nil {
+			return err
+		}
 		done, err := t.stepResults(f.ID)
 		if err != nil {
 			return err
@@ -128,6 +132,11 @@ func (t tx) publish(f models.File, v models.StepResult, now time.Time) error {
 	if err := t.moved(f.ID, step(now, "file", string(f.ID), models.FileProcessing, to, actor, v.Reason)); err != nil {
 		return err
 	}
+	if to == models.FileActive {
+		if err := t.attachDerived(f.ID, actor, now); err != nil {
+			return err
+		}
+	}
 	f, err := t.file(models.Whose{}, f.ID)
 	if err != nil {
 		return err
@@ -179,22 +188,19 @@ func (s *Store) WaitStep(ctx context.Context, w models.StepWait, now time.Time) 
 	return ok, err
 }
 
-// Wait returns the step that a task waits for, NOT_FOUND if it waits for none. Its task
-// has the lease that the step was called under.
+// Wait returns the step that a task waits for, NOT_FOUND if it waits for none, or has
+// another lease by now.
 func (s *Store) Wait(ctx context.Context, id models.TaskID) (models.StepWait, error) {
 	var row struct {
 		Task      taskRow `gorm:"embedded"`
 		Step      int
 		Name      string
 		TokenHash []byte
-		Fence     int64
 	}
-	n, err := s.alone(ctx).read(&row, `SELECT `+taskColumns+`, w.step, w.name, w.token_hash, w.lease_version AS fence
-		FROM step_waits w JOIN tasks t ON t.id = w.task_id WHERE w.task_id = @id`, args{"id": id})
+	n, err := s.alone(ctx).read(&row, `SELECT `+taskColumns+`, w.step, w.name, w.token_hash
+		FROM step_waits w JOIN tasks t ON t.id = w.task_id AND t.lease_version = w.lease_version AND t.state = 'running' WHERE w.task_id = @id`, args{"id": id})
 	if err == nil && n == 0 {
 		err = models.NotFound("task")
 	}
-	w := models.StepWait{Task: row.Task.model(), Step: row.Step, Name: row.Name, TokenHash: row.TokenHash}
-	w.Task.LeaseVersion = row.Fence
-	return w, wrap("step wait", err)
+	return models.StepWait{Task: row.Task.model(), Step: row.Step, Name: row.Name, TokenHash: row.TokenHash}, wrap("step wait", err)
 }

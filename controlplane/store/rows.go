@@ -20,6 +20,7 @@ const (
 	fileColumns = `f.id, f.tenant, f.owner, f.collection, f.name, f.size, f.part_size, f.content_type, f.metadata,
 		f.state, f.checksum_algorithm, f.checksum_type, f.checksum_value, f.declared,
 		COALESCE(f.version_id, '') AS version_id, COALESCE(f.etag, '') AS etag, COALESCE(f.upload_id, '') AS upload_id,
+		COALESCE(f.parent_id, '') AS parent_id,
 		f.guarded, COALESCE(f.reason_code, '') AS reason_code, COALESCE(f.reason, '') AS reason,
 		f.created_at, f.updated_at, f.activated_at, f.deleted_at`
 	replicaColumns = `r.id, r.file_id, r.store, r.key, r.is_primary, r.state, r.size,
@@ -76,7 +77,7 @@ type fileRow struct {
 	Declared                                       bool
 	VersionID                                      string
 	ETag                                           string `gorm:"column:etag"`
-	UploadID                                       string
+	UploadID, ParentID                             string
 	Guarded                                        bool
 	ReasonCode, Reason                             string
 	CreatedAt, UpdatedAt                           time.Time
@@ -89,7 +90,7 @@ func (r *fileRow) model() models.File {
 		Collection: r.Collection, Name: r.Name, Size: r.Size, PartSize: r.PartSize, ContentType: r.ContentType,
 		Metadata: json.RawMessage(r.Metadata), State: models.FileState(r.State),
 		Checksum: checksum(r.ChecksumAlgorithm, r.ChecksumType, r.ChecksumValue), Declared: r.Declared,
-		VersionID: r.VersionID, ETag: r.ETag, UploadID: models.UploadID(r.UploadID), Guarded: r.Guarded,
+		VersionID: r.VersionID, ETag: r.ETag, UploadID: models.UploadID(r.UploadID), Parent: models.FileID(r.ParentID), Guarded: r.Guarded,
 		ReasonCode: models.Code(r.ReasonCode), Reason: r.Reason,
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
 		ActivatedAt: timeOf(r.ActivatedAt), DeletedAt: timeOf(r.DeletedAt),

@@ -296,6 +296,9 @@ func (t tx) failFile(f models.File, code models.Code, reason, actor string, now 
 	if _, err := t.exec(`DELETE FROM pins WHERE upload_id = @id`, args{"id": f.UploadID}); err != nil {
 		return err
 	}
+	if err := t.dropDerived(f.ID, actor, now); err != nil {
+		return err
+	}
 	if err := t.dropReplicas(f.ID, actor, now); err != nil {
 		return err
 	}

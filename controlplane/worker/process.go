@@ -129,7 +129,7 @@ func (p *Processor) one(ctx context.Context, k models.Task) (string, error) {
 	if !ok {
 		return p.fail(ctx, k, fmt.Sprintf("step %s: there is no kind %q", st.Name, st.Kind))
 	}
-	call := StepCall{Task: k, Token: rand.Text(), Step: st, File: v.File, Replica: v.Replica}
+	call := StepCall{Task: k, Token: models.LeaseToken(k.ID, rand.Text()), Step: st, File: v.File, Replica: v.Replica}
 	// The token is good before the call is made: an answer may be quicker than we are.
 	if ok, err := p.Tasks.WaitStep(ctx, p.wait(call, next, p.Lease), p.Now()); err != nil || !ok {
 		return "lost", err

@@ -1,0 +1,139 @@
+package worker_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"berth/controlplane"
+	"berth/controlplane/worker"
+	"berth/internal/stack"
+	"berth/models"
+)
+
+// derive sends a file as a step does, by its lease token, and completes it.
+func derive(t *testing.T, s *stack.Stack, c worker.StepCall, name string) (controlplane.UploadView, error) {
+	t.Helper()
+	who, err := s.Service.LeaseCaller(t.Context(), c.Task.ID, c.Token)
+	if err != nil {
+		return controlplane.UploadView{}, err
+	}
+	v, err := s.Service.Open(t.Context(), who, controlplane.OpenRequest{Collection: "checked", Parent: c.File.ID, Name: name, ContentType: "image/png", Size: 5})
+	if err != nil {
+		return v, err
+	}
+	stack.MustSend(t, v.Parts[0], []byte("small"))
+	return s.Service.Complete(t.Context(), who, v.ID, controlplane.CompleteRequest{})
+}
+
+func TestDerivedFilesComeAndGoWithTheirParent(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	v := verified(t, s)
+	var calls []worker.StepCall
+	process(t, s, processor(s, func(_ context.Context, c worker.StepCall) (models.StepAnswer, error) {
+		calls = append(calls, c)
+		d, err := derive(t, s, c, c.Step.Name+".png")
+		if err != nil || d.State != models.UploadCompleted {
+			t.Errorf("derived: %s, error %v", d.State, err)
+		}
+		if _, err := s.Service.ContentURL(t.Context(), stack.Caller("ann"), d.FileID); models.ErrorCode(err) != models.CodeNotReady {
+			t.Errorf("a derived file was read before its parent was published: %v", err)
+		}
+		if _, err := s.Service.Commit(t.Context(), stack.Caller("ann"), d.ID, controlplane.CommitRequest{Name: "x"}); models.ErrorCode(err) != models.CodeSessionNotCompleted {
+			t.Errorf("a derived file was attached by hand: %v", err)
+		}
+		return models.StepAnswer{Verdict: models.StepPass}, nil
+	}))
+	one(t, s, int64(2), "SELECT count(*) FROM files WHERE state = 'active' AND parent_id = $1", string(v.FileID))
+	one(t, s, int64(3), "SELECT count(*) FROM outbox WHERE type = 'file.active'")
+	one(t, s, int64(1), "SELECT files FROM quotas") // what a step derives is not the owner's doing
+	wantHeld(t, s, 3, 0)
+	for _, c := range calls {
+		if _, err := derive(t, s, c, "late.png"); models.ErrorCode(err) != models.CodeNotFound {
+			t.Errorf("a token whose lease is over: %v", err)
+		}
+	}
+	if _, err := s.Service.Open(t.Context(), stack.Caller("ann"), controlplane.OpenRequest{Collection: "checked", Parent: v.FileID, Name: "x", Size: 1}); models.ErrorCode(err) != models.CodeForbidden {
+		t.Errorf("an owner derives: %v", err)
+	}
+	if _, err := s.Service.Delete(t.Context(), stack.Caller("ann"), v.FileID); err != nil {
+		t.Fatal(err)
+	}
+	reap(t, s)
+	wantHeld(t, s, 0, 0)
+	s.Clock.Advance(time.Hour) // the URLs that they were sent by have expired
+	reap(t, s)
+	one(t, s, int64(3), "SELECT count(*) FROM files WHERE state = 'deleted'")
+}
+
+// What a stale worker's step derived is not attached, and is gone.
+func TestStaleDerivedFilesAreDropped(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	v := verified(t, s)
+	slow := processor(s, func(_ context.Context, c worker.StepCall) (models.StepAnswer, error) {
+		if _, err := derive(t, s, c, "stale.png"); err != nil {
+			t.Error(err)
+		}
+		s.Clock.Advance(2 * time.Minute)
+		other := processor(s, func(_ context.Context, c worker.StepCall) (models.StepAnswer, error) {
+			_, err := derive(t, s, c, "fresh.png")
+			return models.StepAnswer{Verdict: models.StepPass}, err
+		})
+		other.Owner = "two"
+		process(t, s, other)
+		return models.StepAnswer{Verdict: models.StepPass}, nil
+	})
+	if c, err := slow.RunOnce(t.Context()); err != nil || c.Lost != 1 {
+		t.Fatalf("counts %+v, error %v", c, err)
+	}
+	one(t, s, int64(2), "SELECT count(*) FROM files WHERE state = 'active' AND name = 'fresh.png' AND parent_id = $1", string(v.FileID))
+	one(t, s, "failed", "SELECT state FROM files WHERE name = 'stale.png'")
+	reap(t, s)
+	wantHeld(t, s, 3, 0)
+}
+
+func TestDerivedFilesOfADeletedVerdictGo(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	verified(t, s)
+	process(t, s, processor(s, func(_ context.Context, c worker.StepCall) (models.StepAnswer, error) {
+		_, err := derive(t, s, c, "a.png")
+		return models.StepAnswer{Verdict: models.StepDelete}, err
+	}))
+	one(t, s, int64(2), "SELECT count(*) FROM files WHERE state = 'failed'")
+	reap(t, s)
+	wantHeld(t, s, 0, 0)
+}
+
+// The lease token opens nothing but what is derived, and only of the one file.
+func TestLeaseTokenReachesNoFurther(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	mine := open(t, s, "checked", 10)
+	done := active(t, s, 10)
+	v := verified(t, s)
+	process(t, s, processor(s, func(ctx context.Context, c worker.StepCall) (models.StepAnswer, error) {
+		who, err := s.Service.LeaseCaller(ctx, c.Task.ID, c.Token)
+		if err != nil {
+			return models.StepAnswer{}, err
+		}
+		checks := map[string]error{}
+		_, checks["another upload"] = s.Service.Upload(ctx, who, mine.ID)
+		_, checks["its parent's upload"] = s.Service.Upload(ctx, who, v.ID)
+		_, checks["abort"] = s.Service.Abort(ctx, who, mine.ID)
+		_, checks["sign"] = s.Service.Sign(ctx, who, mine.ID, controlplane.SignRequest{From: 1, To: 1})
+		_, checks["read"] = s.Service.ContentURL(ctx, who, done.FileID)
+		_, checks["list"] = s.Service.Files(ctx, who, controlplane.FileQuery{})
+		_, checks["delete"] = s.Service.Delete(ctx, who, done.FileID)
+		_, checks["other parent"] = s.Service.Open(ctx, who, controlplane.OpenRequest{Parent: done.FileID, Name: "x", Size: 1})
+		_, checks["other collection"] = s.Service.Open(ctx, who, controlplane.OpenRequest{Collection: "default", Name: "x", Size: 1})
+		for what, err := range checks {
+			if code := models.ErrorCode(err); code != models.CodeNotFound && code != models.CodeForbidden {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		return models.StepAnswer{Verdict: models.StepPass}, nil
+	}))
+}
