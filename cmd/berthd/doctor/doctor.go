@@ -166,7 +166,7 @@ func (d *doctor) cannot(check, what, action string, err error) {
 	case denied(err):
 		d.add(check, Warning, what+" cannot be read: access is denied",
 			"Run the doctor with credentials that may "+action+", or look yourself.",
-			`module "service" gives the task role "doctor" these rights; module "bucket" has the policy as output doctor_policy_json`)
+			`module "service" gives its role "operator" these rights; module "bucket" has the policy in output role_policies_json`)
 	default:
 		d.add(check, Failure, what+" cannot be read: "+short(err), "Look whether the store answers; then try again.", "")
 	}

@@ -46,7 +46,7 @@ func (d *doctor) queue(ctx context.Context) {
 		if denied(err) {
 			mend = "Allow sqs:GetQueueAttributes, sqs:ReceiveMessage, sqs:DeleteMessage and sqs:ChangeMessageVisibility on the queue."
 		}
-		d.add(check, Failure, "cannot be reached: "+short(err), mend, `module "service": roles "events" and "doctor"`)
+		d.add(check, Failure, "cannot be reached: "+short(err), mend, `module "service": roles "events" and "operator"`)
 		return
 	}
 	a := out.Attributes
@@ -361,7 +361,7 @@ func (d *doctor) arrival(ctx context.Context, s *Store, l listener, folder, like
 			"Start a berthd with the role api, and let the store call POST /v1/notifications/"+string(s.Name)+" with the store's notification_token as bearer; see infra/stores/.", "")
 	case blind != "" && d.backlog > mostHeld:
 		d.add(check, Warning, fmt.Sprintf("no running berthd heard of a probe within %s%s", d.Wait, blind),
-			"Run berthd with the role events until the queue is empty, then try again.", `module "service" { events_max_count = … }`)
+			"Run berthd with the role events until the queue is empty, then try again.", `module "service" { roles = { events = { max = … } … } }`)
 	default:
 		if likely == "" {
 			likely = "the store's notifications go elsewhere, are filtered, or its sender does not run"

@@ -133,9 +133,40 @@ module "service" {
   }
 }
 
+# CloudWatch may not use alias/aws/sns: its alarms would ring unheard.
+resource "aws_kms_key" "alarms" {
+  description         = "Alarms of Berth"
+  enable_key_rotation = true
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      {
+        Sid       = "Account"
+        Effect    = "Allow"
+        Principal = { AWS = "arn:${data.aws_partition.this.partition}:iam::${data.aws_caller_identity.this.account_id}:root" }
+        Action    = "kms:*"
+        Resource  = "*"
+      },
+      {
+        Sid       = "Alarms"
+        Effect    = "Allow"
+        Principal = { Service = "cloudwatch.amazonaws.com" }
+        Action    = ["kms:GenerateDataKey*", "kms:Decrypt"]
+        Resource  = "*"
+        Condition = { StringEquals = { "aws:SourceAccount" = data.aws_caller_identity.this.account_id } }
+      },
+    ]
+  })
+}
+
+data "aws_caller_identity" "this" {}
+
+data "aws_partition" "this" {}
+
 resource "aws_sns_topic" "alarms" {
   name              = "berth-alarms"
-  kms_master_key_id = "alias/aws/sns"
+  kms_master_key_id = aws_kms_key.alarms.arn
 }
 
 resource "aws_sns_topic_subscription" "alarms" {

@@ -1,6 +1,7 @@
 # One bucket for berthd: versions on, closed to the public, encrypted, TLS only, with the
 # CORS that browsers need and the lifecycle that is the net below Berth's own cleaning.
 
+#tfsec:ignore:aws-s3-enable-bucket-logging -- log_bucket turns it on, in a resource of its own
 resource "aws_s3_bucket" "this" {
   bucket        = var.bucket
   force_destroy = var.force_destroy
