@@ -67,7 +67,7 @@ func (r *runCmd) Run() error {
 		return err
 	}
 	if ctx.Err() == nil {
-		fmt.Printf("\nUpload page: %s/   Variables: .dev/env   Logs: .dev/log   Stop: ^C\n", vars[envURL])
+		fmt.Printf("\nUpload page: %s\nVariables: .dev/env   Logs: .dev/log   Stop: ^C\n", pageLink(vars))
 	}
 	select {
 	case <-ended: // by make down, or because a part ended

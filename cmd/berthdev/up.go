@@ -38,9 +38,12 @@ func (upCmd) Run() error {
 		return err
 	}
 	fmt.Printf("the local cloud is up in %.1f s\n", time.Since(begun).Seconds())
-	fmt.Printf("  upload page   %s/\n  variables     .dev/env (set -a; . .dev/env; set +a)\n  logs          .dev/log\n  stop it with  make down\n", vars[envURL])
+	fmt.Printf("  upload page   %s\n  variables     .dev/env (set -a; . .dev/env; set +a)\n  logs          .dev/log\n  stop it with  make down\n", pageLink(vars))
 	return nil
 }
+
+// pageLink opens the upload page signed in: the fragment reaches no server and no log.
+func pageLink(vars map[string]string) string { return vars[envURL] + "/#token=" + vars[envToken] }
 
 // already waits for the cloud that another supervisor runs or is starting.
 func already(p place) error {
@@ -56,7 +59,7 @@ func already(p place) error {
 			err = ready(ctx, vars[envURL])
 		}
 		if err == nil {
-			fmt.Printf("the local cloud is up already (process %d), at %s/\n", pid, vars[envURL])
+			fmt.Printf("the local cloud is up already (process %d), at %s\n", pid, pageLink(vars))
 			return nil
 		}
 		select {
