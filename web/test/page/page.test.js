@@ -326,6 +326,8 @@ describe('the page', () => {
     await page.goto(`${base}/#token=${ann}`)
     await page.locator('#left-list .row', { hasText: file.name }).waitFor() // hers is still there
     for (const f of (await files(ann)).filter((x) => x.name === file.name)) assert.notEqual(f.state, 'active')
+    await page.getByRole('button', { name: `Discard: ${file.name}` }).click()
+    await page.locator('#left').waitFor({ state: 'hidden' }) // and the Go test sees that it is aborted
   })
 
   it('looks right in the dark and on a phone', async (t) => {
