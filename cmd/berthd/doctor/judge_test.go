@@ -67,7 +67,7 @@ func TestLifecycleFaults(t *testing.T) {
 	}{
 		{"good", []types.LifecycleRule{plain}, nil},
 		{"of a prefix above", []types.LifecycleRule{rule(func(r *types.LifecycleRule) { r.Filter = &types.LifecycleRuleFilter{Prefix: aws.String("be")} })}, nil},
-		{"the old form of a prefix", []types.LifecycleRule{rule(func(r *types.LifecycleRule) { r.Prefix = aws.String("berth/") })}, nil},
+		{"the old form of a prefix", []types.LifecycleRule{rule(func(r *types.LifecycleRule) { r.Prefix = aws.String("berth/") })}, nil}, //nolint:staticcheck // the deprecated form is the subject
 		{"none", nil, []string{"no rule aborts", "no rule expires"}},
 		{"disabled", []types.LifecycleRule{rule(func(r *types.LifecycleRule) { r.Status = types.ExpirationStatusDisabled })}, []string{"no rule aborts", "no rule expires"}},
 		{"of a prefix below", []types.LifecycleRule{rule(func(r *types.LifecycleRule) {

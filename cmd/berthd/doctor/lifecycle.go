@@ -90,7 +90,7 @@ func lifecycleFaults(rules []types.LifecycleRule, prefix string, hard time.Durat
 func filterOf(r *types.LifecycleRule) (prefix string, narrowed bool) {
 	f := r.Filter
 	if f == nil {
-		return aws.ToString(r.Prefix), false
+		return aws.ToString(r.Prefix), false //nolint:staticcheck // deprecated, and still what many buckets have
 	}
 	if a := f.And; a != nil {
 		return aws.ToString(a.Prefix), len(a.Tags) > 0 || a.ObjectSizeGreaterThan != nil || a.ObjectSizeLessThan != nil
