@@ -61,6 +61,12 @@ lint-terraform: $(BIN)/tflint-$(TFLINT) $(BIN)/tfsec-$(TFSEC) ## Lint the Terraf
 bench: setup build ## Measure the speeds that ARCHITECTURE.md promises
 	@$(BIN)/berthdev exec -- $(GO) test -p 1 -run '^$$' -bench . -timeout 60m $(PACKAGES)
 
+image: ## Build the image (needs Docker)
+	docker build -f infra/Dockerfile --target berthd -t berthd:local .
+
+sbom: $(BIN)/cyclonedx-gomod-$(CYCLONEDX) build ## Write what berthd is made of to .dev/berthd.cdx.json
+	@$(BIN)/cyclonedx-gomod-$(CYCLONEDX) bin -json -output .dev/berthd.cdx.json $(BIN)/berthd
+
 setup: $(BIN)/versitygw-$(VERSITYGW) ## Install what the local cloud and the tests need
 	@if command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -122,3 +128,8 @@ $(BIN)/tfsec-$(TFSEC):
 	@echo "building tfsec $(TFSEC) (once)"
 	@GOBIN=$(CURDIR)/$(BIN) $(GO) install github.com/aquasecurity/tfsec/cmd/tfsec@$(TFSEC)
 	@mv $(BIN)/tfsec $@
+
+$(BIN)/cyclonedx-gomod-$(CYCLONEDX):
+	@echo "building cyclonedx-gomod $(CYCLONEDX) (once)"
+	@GOBIN=$(CURDIR)/$(BIN) $(GO) install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX)
+	@mv $(BIN)/cyclonedx-gomod $@

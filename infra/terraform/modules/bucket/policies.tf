@@ -102,7 +102,7 @@ locals {
   key_actions = {
     api      = ["kms:Decrypt", "kms:GenerateDataKey"]
     events   = ["kms:Decrypt"]
-    worker   = ["kms:Decrypt", "kms:GenerateDataKey"]
+    worker   = ["kms:Decrypt"]
     operator = ["kms:Decrypt", "kms:GenerateDataKey"]
   }
 

@@ -6,7 +6,6 @@ locals {
 
   # Metric → its dimensions. infra/code_test.go holds the names against the code.
   metrics = {
-    berth_events_oldest_message_age_seconds        = ["job"]
     berth_lease_takeovers_total                    = ["kind"]
     berth_loop_last_success_timestamp_seconds      = ["loop"]
     berth_reconcile_findings                       = ["store", "kind"]
