@@ -1,4 +1,4 @@
-// Package web serves the upload page, with the browser client that it runs, from
+// Package web serves the upload page and the console, with the browser client that it runs, from
 // files that are embedded. It owns their headers: a policy that lets the pages load
 // nothing from elsewhere and talk to nobody but us and the stores.
 //
@@ -41,7 +41,7 @@ type handler struct {
 	assets map[string]asset // by path
 }
 
-// Handler serves `/` and `/assets/…`. Everything else is 404.
+// Handler serves `/`, `/console` and `/assets/…`. Everything else is 404.
 func Handler(c Config) http.Handler {
 	h := &handler{policy: policy(c.Connect), assets: map[string]asset{}}
 	err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
@@ -59,8 +59,11 @@ func Handler(c Config) http.Handler {
 	if err != nil {
 		panic(err) // what is embedded can be read
 	}
-	h.assets["/"] = h.assets["/assets/page/index.html"]
-	delete(h.assets, "/assets/page/index.html")
+	for path, name := range map[string]string{"/": "index", "/console": "console"} {
+		file := "/assets/page/" + name + ".html"
+		h.assets[path] = h.assets[file]
+		delete(h.assets, file)
+	}
 	return h
 }
 

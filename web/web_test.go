@@ -52,7 +52,7 @@ func TestAssets(t *testing.T) {
 	t.Parallel()
 	h := web.Handler(web.Config{})
 	for path, kind := range map[string]string{
-		"/": "text/html; charset=utf-8", "/assets/page/main.js": "text/javascript; charset=utf-8", "/assets/client/hashworker.js": "text/javascript; charset=utf-8",
+		"/": "text/html; charset=utf-8", "/console": "text/html; charset=utf-8", "/assets/page/main.js": "text/javascript; charset=utf-8", "/assets/client/hashworker.js": "text/javascript; charset=utf-8",
 		"/assets/page/page.css": "text/css; charset=utf-8", "/assets/page/icon.svg": "image/svg+xml",
 	} {
 		w := get(t, h, http.MethodGet, path)
@@ -69,7 +69,7 @@ func TestAssets(t *testing.T) {
 			t.Errorf("POST %s: %d", path, w.Code)
 		}
 	}
-	for _, path := range []string{"/assets/", "/assets/client/", "/assets/client/test/fake.js", "/assets/web.go", "/assets/page/../web.go", "/assets/page/index.html", "/package.json"} {
+	for _, path := range []string{"/assets/", "/assets/client/", "/assets/client/test/fake.js", "/assets/web.go", "/assets/page/../web.go", "/assets/page/index.html", "/assets/page/console.html", "/console/", "/package.json"} {
 		if w := get(t, h, http.MethodGet, path); w.Code != http.StatusNotFound {
 			t.Errorf("%s: %d, want 404", path, w.Code)
 		}

@@ -140,8 +140,12 @@ export class Api {
   async #once(c, refresh) {
     /** @type {Record<string, string>} */
     const headers = { Accept: "application/json, application/problem+json" };
-    const token = typeof this.token === "function" ? await this.token({ refresh }) : this.token;
-    if (token) headers.Authorization = `Bearer ${token}`;
+    try {
+      const token = typeof this.token === "function" ? await this.token({ refresh }) : this.token;
+      if (token) headers.Authorization = `Bearer ${token}`;
+    } catch (cause) {
+      return { error: new BerthError(LOCAL.NETWORK, { op: "token", cause }) };
+    }
     if (c.body !== undefined) headers["Content-Type"] = "application/json";
     if (c.key) headers["Idempotency-Key"] = c.key;
     const limit = new AbortController();

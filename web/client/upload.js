@@ -117,7 +117,7 @@ export class Upload extends EventTarget {
   get state() {
     if (["done", "failed", "cancelled"].includes(this.#phase)) return this.#phase;
     if (this.#paused) return "paused";
-    return this.#place ? this.#phase : "waiting";
+    return this.#place || this.#phase === "checking" ? this.#phase : "waiting";
   }
 
   /** The browser says that there is no network, and this upload needs one. */
@@ -180,7 +180,7 @@ export class Upload extends EventTarget {
     if (failed) {
       this.#phase = "cancelled";
       this.error = cancelled();
-      void this.#abandon();
+      void this.#abandon().finally(() => this.#client.release(this.#key));
     }
     this.#tell();
   }
@@ -343,9 +343,10 @@ export class Upload extends EventTarget {
 
   /** @param {import("./state.js").Saved} old @returns {Promise<number[] | null>} null: begin anew */
   async #goOn(old) {
+    // The open was sent, perhaps, and never answered, or S3 was not asked: it is sent again.
+    const again = Date.now() - old.begun < OPEN_KEY_LIFE ? old : null;
     if (!old.uploadId) {
-      // The open was sent, perhaps, and never answered.
-      if (Date.now() - old.begun < OPEN_KEY_LIFE) this.#saved = old;
+      this.#saved = again;
       return null;
     }
     let up;
@@ -356,13 +357,17 @@ export class Upload extends EventTarget {
       return null; // of somebody else, or gone
     }
     if (up.size !== this.size || (this.#o.algorithm && this.#o.algorithm !== up.checksum.algorithm)) return null;
-    const alive = ["init", "uploading", "completing", "completed"].includes(up.state) ||
+    if (up.state === "init") {
+      this.#saved = again;
+      return null;
+    }
+    const alive = ["uploading", "completing", "completed"].includes(up.state) ||
       (up.state === "committed" && up.file && !["failed", "deleting", "delete_failed", "deleted"].includes(up.file.state));
     if (!alive) return null;
     this.#adopt(up);
     this.#saved = old;
     this.resumed = true;
-    if (!["init", "uploading"].includes(up.state)) {
+    if (up.state !== "uploading") {
       this.held = this.#arrived = this.size;
       return [];
     }
@@ -737,6 +742,7 @@ export class Upload extends EventTarget {
   /** Waits until the file is active. */
   async #checked() {
     this.#enter("checking");
+    this.#leave(); // what others check may take its time: the next file's turn
     if (this.#up().state === "completed") return; // its commit is deferred
     const until = Date.now() + (this.#o.wait ?? 600_000);
     for (let n = 1; ; n++) {

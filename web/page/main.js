@@ -59,6 +59,7 @@ function signedIn(token) {
   $("sign-in").hidden = true;
   $("app").hidden = false;
   $("who").hidden = false;
+  $("to-console").hidden = !c?.admin;
   $("who-name").textContent = owner || "signed in";
   const box = collectionInput();
   if (c?.collection) box.value = c.collection;

@@ -4,7 +4,7 @@
  */
 const KEY = "berth.token";
 
-/** @typedef {{ owner: string, collection: string, expires: number }} Claims  expires in milliseconds, 0: never */
+/** @typedef {{ owner: string, collection: string, expires: number, admin: boolean }} Claims  expires in milliseconds, 0: never */
 
 /** Takes token and collection out of the address. @returns {{ token: string, collection: string }} */
 export function fromAddress() {
@@ -48,7 +48,7 @@ export function claims(token) {
   try {
     const part = token.split(".")[1].replaceAll("-", "+").replaceAll("_", "/");
     const c = JSON.parse(new TextDecoder().decode(Uint8Array.from(atob(part), (x) => x.charCodeAt(0))));
-    return { owner: String(c.sub ?? ""), collection: String(c.berth?.collection ?? ""), expires: Number(c.exp ?? 0) * 1000 };
+    return { owner: String(c.sub ?? ""), collection: String(c.berth?.collection ?? ""), expires: Number(c.exp ?? 0) * 1000, admin: String(c.scope ?? "").split(" ").includes("admin") };
   } catch {
     return null;
   }

@@ -6,7 +6,7 @@ import { test } from "node:test";
 
 const dir = new URL("../../../client/wire/testdata/", import.meta.url);
 
-/** Which type each golden file is. A file that is in no list fails. */
+/** Which type each golden file is. Those that no browser reads (tasks, events) are not here. */
 const types = {
   open_request: "OpenRequest", open_request_least: "OpenRequest",
   upload_opened: "Upload", upload_progress: "Upload", upload_rejected: "Upload", upload_instant: "Upload",
@@ -72,8 +72,8 @@ function check(value, type, where) {
 
 test("the golden files are of the types that wire.js says", () => {
   const files = readdirSync(dir).filter((f) => f.endsWith(".json")).map((f) => f.slice(0, -5));
-  assert.deepEqual(files.sort(), Object.keys(types).sort());
-  for (const f of files) check(JSON.parse(readFileSync(new URL(`${f}.json`, dir), "utf8")), types[f], f);
+  for (const f of Object.keys(types)) assert.ok(files.includes(f), `${f}.json is gone`);
+  for (const f of Object.keys(types)) check(JSON.parse(readFileSync(new URL(`${f}.json`, dir), "utf8")), types[f], f);
   for (const [type, properties] of Object.entries(objects)) {
     for (const k of Object.keys(properties)) assert.ok(seen.has(`${type}.${k}`), `no golden file has ${type}.${k}: is it real?`);
   }

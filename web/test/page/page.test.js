@@ -186,7 +186,8 @@ describe('the page', () => {
     await add(page, [file.path])
     await arrived(page, file)
     const two = (await faults()).filter((s) => s.part === 2).map((s) => s.status)
-    assert.ok(two.length === 2 && two[0] !== 200 && two[1] === 200, `part 2 was answered ${two}`)
+    // Where S3 closes the connection on a refusal, the browser may have tried once more by itself.
+    assert.ok(two.length > 1 && two.indexOf(200) === two.length - 1, `part 2 was answered ${two}`)
   })
 
   it('sends a part again that was damaged on the line', async (t) => {
@@ -354,6 +355,36 @@ describe('the page', () => {
       await page.close()
     }
     await faults({})
+  })
+})
+
+describe('the console', () => {
+  it('shows files and their history, and deletes one', async (t) => {
+    await faults({ forget: true })
+    const page = await open(t)
+    await add(page, [{ name: 'kept <b>.txt', mimeType: 'text/plain', buffer: Buffer.from('kept') }, { name: 'gone.txt', mimeType: 'text/plain', buffer: Buffer.from('gone') }])
+    await state(page, 'kept <b>.txt', 'Active')
+    await state(page, 'gone.txt', 'Active')
+    await page.goto(`${base}/console`)
+    const line = (name) => page.locator('#files-rows tr', { has: page.locator('td', { hasText: name }) })
+    await line('gone.txt').locator('.state', { hasText: 'active' }).waitFor()
+    await page.getByRole('button', { name: 'History: kept <b>.txt' }).click()
+    await page.locator('#timeline-list', { hasText: 'file preparing → active' }).waitFor()
+    await page.keyboard.press('Escape')
+    await page.getByRole('button', { name: 'Delete: gone.txt' }).click()
+    await page.keyboard.press('Escape') // changed their mind
+    assert.equal(await line('gone.txt').locator('.state').textContent(), 'active')
+    await page.getByRole('button', { name: 'Delete: gone.txt' }).click()
+    await page.getByRole('button', { name: 'Delete', exact: true }).click()
+    await line('gone.txt').locator('.state', { hasText: 'delet' }).waitFor()
+    await shot(page, 'console-light')
+    const bob = await open(t, { token: env('BOB_TOKEN') })
+    await bob.goto(`${base}/console`)
+    await bob.locator('#files-rows tr, #files-empty:not([hidden])').first().waitFor()
+    assert.equal(await bob.locator('#files-rows tr', { hasText: 'kept <b>' }).count(), 0)
+    const page2 = await browser.newContext().then((c) => (t.after(() => c.close()), c.newPage()))
+    await page2.goto(`${base}/console`)
+    await page2.getByRole('alert').getByText('Sign in').waitFor()
   })
 })
 
