@@ -14,7 +14,7 @@ RACE_PACKAGES := ./models/... ./controlplane/... ./events/... ./client/...
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help run up down clean test test-race lint bench setup build dev gcc browser test-crash soak
+.PHONY: help run up down clean test test-race lint bench setup build dev gcc browser test-crash soak lint-terraform image sbom
 
 help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
