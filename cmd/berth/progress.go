@@ -61,7 +61,7 @@ func (m *meter) text(now time.Time) string {
 	rate, left := m.sample(now)
 	s := bytesText(m.done.Load()) + " of " + bytesText(m.total.Load()) + ", " + bytesText(int64(rate)) + "/s"
 	if left > 0 {
-		s += ", " + durationText(left) + " left"
+		s += ", " + max(left, time.Second).Round(time.Second).String() + " left"
 	}
 	return s
 }
@@ -74,6 +74,7 @@ type progress struct {
 	w    io.Writer
 	bars *mpb.Progress // nil: lines
 	all  *meter
+	sum  *mpb.Bar // of all
 	stop chan struct{}
 	gone sync.WaitGroup
 
@@ -90,7 +91,7 @@ func newProgress(w io.Writer, off bool, files int, total int64) *progress {
 	case isTerminal(w):
 		p.bars = mpb.New(mpb.WithOutput(w), mpb.WithRefreshRate(150*time.Millisecond))
 		if files > 1 {
-			p.bar(fmt.Sprintf("%d files", files), p.all, 1<<30)
+			p.sum = p.bar(fmt.Sprintf("%d files", files), p.all, 1<<30)
 		}
 	default:
 		p.gone.Add(1)
@@ -120,7 +121,7 @@ func (p *progress) lines() {
 }
 
 func (p *progress) bar(name string, m *meter, priority int) *mpb.Bar {
-	return p.bars.New(m.total.Load(), mpb.BarStyle().Rbound("|"),
+	return p.bars.New(max(m.total.Load(), 1), mpb.BarStyle().Rbound("|"),
 		mpb.BarPriority(priority), mpb.BarRemoveOnComplete(),
 		mpb.PrependDecorators(decor.Name(shorten(name, 28), decor.WC{W: 28, C: decor.DindentRight})),
 		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + m.text(time.Now()) })))
@@ -154,7 +155,10 @@ func (p *progress) add(name string, size int64) *file {
 func (f *file) resize(size int64) {
 	f.p.all.total.Add(size - f.m.total.Swap(size))
 	if f.bar != nil {
-		f.bar.SetTotal(size, false)
+		f.bar.SetTotal(max(size, 1), false)
+	}
+	if f.p.sum != nil {
+		f.p.sum.SetTotal(max(f.p.all.total.Load(), 1), false)
 	}
 }
 
@@ -171,9 +175,14 @@ func (f *file) moved(n int64) {
 }
 
 func (f *file) show() {
-	if f.bar != nil {
-		// Never full before it is known to be: the bar would go.
-		f.bar.SetCurrent(min(f.m.done.Load(), max(0, f.m.total.Load()-1)))
+	move(f.bar, f.m)
+	move(f.p.sum, f.p.all)
+}
+
+// move brings a bar to where its meter is. Never full before the end: the bar would go.
+func move(b *mpb.Bar, m *meter) {
+	if b != nil {
+		b.SetCurrent(min(m.done.Load(), max(0, m.total.Load()-1)))
 	}
 }
 
@@ -201,7 +210,10 @@ func (p *progress) print(w io.Writer, line string) {
 func (p *progress) close() {
 	close(p.stop)
 	p.gone.Wait()
+	if p.sum != nil {
+		p.sum.Abort(true)
+	}
 	if p.bars != nil {
-		p.bars.Shutdown()
+		p.bars.Wait() // what was printed is out, and no bar is left
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"io"
 	"log"
 	"net"
+	"net/http"
 	"sync"
 	"testing"
+	"time"
 )
 
 var discardLog = log.New(io.Discard, "", 0)
@@ -26,3 +28,9 @@ type proxyBuffers struct{}
 
 func (proxyBuffers) Get() []byte  { return *proxyPool.Get().(*[]byte) }
 func (proxyBuffers) Put(b []byte) { proxyPool.Put(&b) }
+
+// slowly lets each request wait, so that there is something to show.
+func slowly(int, http.ResponseWriter, *http.Request) bool {
+	time.Sleep(200 * time.Millisecond)
+	return false
+}
