@@ -16,6 +16,7 @@ import { offline, online, passing, retryAfter, sleep, wait } from "./retry.js";
  * @property {AbortSignal} [signal]
  * @property {number} [timeout]  milliseconds
  * @property {number} [attempts]  the policy's if absent
+ * @property {boolean} [keepalive]  the request outlives the page
  */
 
 const TIMEOUT = 60_000;
@@ -75,7 +76,7 @@ export class Api {
 
   /** @param {string} id @param {AbortSignal} [signal] @returns {Promise<import("./wire.js").Upload>} */
   abort(id, signal) {
-    return this.call({ op: "abort", method: "DELETE", path: `/v1/uploads/${id}`, signal, attempts: 3 });
+    return this.call({ op: "abort", method: "DELETE", path: `/v1/uploads/${id}`, signal, attempts: 3, keepalive: true });
   }
 
   /** @param {{ collection?: string, state?: string, cursor?: string, limit?: number }} [q] @param {AbortSignal} [signal] @returns {Promise<import("./wire.js").FileList>} */
@@ -156,7 +157,7 @@ export class Api {
       const res = await this.fetch(this.url + c.path, {
         method: c.method, headers, signal: limit.signal,
         body: c.body === undefined ? undefined : JSON.stringify(c.body),
-        credentials: "omit", cache: "no-store", redirect: "error", referrerPolicy: "no-referrer",
+        credentials: "omit", cache: "no-store", redirect: "error", referrerPolicy: "no-referrer", keepalive: c.keepalive ?? false,
       });
       const text = await res.text();
       const at = Date.parse(res.headers.get("Date") ?? ""); // whole seconds, same origin only

@@ -87,4 +87,8 @@ export type Call = {
      * the policy's if absent
      */
     attempts?: number | undefined;
+    /**
+     * the request outlives the page
+     */
+    keepalive?: boolean | undefined;
 };

@@ -351,7 +351,7 @@ describe('the page', () => {
       const wide = await page.evaluate((w) => document.documentElement.scrollWidth - w, page.viewportSize().width)
       assert.ok(wide <= 0, `${name}: ${wide} pixels too wide`)
       for (const n of [film.name, raw.name]) await page.getByRole('button', { name: `Cancel: ${n}` }).click()
-      await state(page, film.name, 'Cancelled')
+      for (const n of [film.name, raw.name]) await state(page, n, 'Cancelled')
       await page.close()
     }
     await faults({})
