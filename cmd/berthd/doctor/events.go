@@ -84,19 +84,22 @@ type sendPolicy struct {
 // parsePolicy reads what is needed of a queue's policy. It does not judge Deny
 // statements: the probe does that in earnest.
 func parsePolicy(text string) sendPolicy {
-	var doc struct {
-		Statement []struct {
-			Effect    string
-			Principal json.RawMessage
-			Action    list
-			Condition map[string]map[string]list
-		}
+	type statement struct {
+		Effect    string
+		Principal json.RawMessage
+		Action    list
+		Condition map[string]map[string]list
 	}
+	var doc struct{ Statement json.RawMessage }
 	if text == "" || json.Unmarshal([]byte(text), &doc) != nil {
 		return sendPolicy{}
 	}
+	statements := make([]statement, 1) // one may stand without its list
+	if json.Unmarshal(doc.Statement, &statements) != nil && json.Unmarshal(doc.Statement, &statements[0]) != nil {
+		return sendPolicy{given: true}
+	}
 	p := sendPolicy{given: true}
-	for _, s := range doc.Statement {
+	for _, s := range statements {
 		sends := slices.ContainsFunc(s.Action, func(a string) bool {
 			return slices.Contains([]string{"sqs:sendmessage", "sqs:*", "*", "sqs:send*"}, strings.ToLower(a))
 		})

@@ -164,12 +164,13 @@ func TestParsePolicy(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]sendPolicy{
 		`not JSON`: {},
-		`{"Statement":[{"Effect":"Deny","Principal":"*","Action":"sqs:SendMessage"}]}`:                                                    {given: true},
-		`{"Statement":[{"Effect":"Allow","Principal":{"Service":"s3.amazonaws.com"},"Action":"sqs:ReceiveMessage"}]}`:                     {given: true},
-		`{"Statement":[{"Effect":"Allow","Principal":{"Service":"events.amazonaws.com"},"Action":"sqs:SendMessage"}]}`:                    {given: true, services: []string{"events.amazonaws.com"}},
-		`{"Statement":[{"Effect":"Allow","Principal":"*","Action":"sqs:SendMessage"}]}`:                                                   {given: true, s3: []string{"*"}, loose: true},
-		`{"Statement":[{"Effect":"Allow","Principal":"*","Action":"SQS:*","Condition":{"StringEquals":{"AWS:SourceAccount":"1"}}}]}`:      {given: true, s3: []string{"*"}},
-		`{"Statement":[{"Effect":"Allow","Principal":"*","Action":"SQS:*","Condition":{"ArnLike":{"aws:SourceArn":["a:b:c","a:b:d"]}}}]}`: {given: true, s3: []string{"a:b:c", "a:b:d"}},
+		`{"Statement":{"Effect":"Allow","Principal":{"Service":"s3.amazonaws.com"},"Action":"sqs:SendMessage","Condition":{"ArnLike":{"aws:SourceArn":"a:b:c"}}}}`: {given: true, s3: []string{"a:b:c"}},
+		`{"Statement":[{"Effect":"Deny","Principal":"*","Action":"sqs:SendMessage"}]}`:                                                                             {given: true},
+		`{"Statement":[{"Effect":"Allow","Principal":{"Service":"s3.amazonaws.com"},"Action":"sqs:ReceiveMessage"}]}`:                                              {given: true},
+		`{"Statement":[{"Effect":"Allow","Principal":{"Service":"events.amazonaws.com"},"Action":"sqs:SendMessage"}]}`:                                             {given: true, services: []string{"events.amazonaws.com"}},
+		`{"Statement":[{"Effect":"Allow","Principal":"*","Action":"sqs:SendMessage"}]}`:                                                                            {given: true, s3: []string{"*"}, loose: true},
+		`{"Statement":[{"Effect":"Allow","Principal":"*","Action":"SQS:*","Condition":{"StringEquals":{"AWS:SourceAccount":"1"}}}]}`:                               {given: true, s3: []string{"*"}},
+		`{"Statement":[{"Effect":"Allow","Principal":"*","Action":"SQS:*","Condition":{"ArnLike":{"aws:SourceArn":["a:b:c","a:b:d"]}}}]}`:                          {given: true, s3: []string{"a:b:c", "a:b:d"}},
 	} {
 		got := parsePolicy(text)
 		if got.given != want.given || got.loose != want.loose || !slices.Equal(got.s3, want.s3) || !slices.Equal(got.services, want.services) {
