@@ -300,7 +300,8 @@ func TestStdin(t *testing.T) {
 	}
 }
 
-// interrupt starts a put and sends sig once n parts have been taken by S3.
+// interrupt starts a put and sends sig once n parts have been taken by S3, and a few more
+// are signed for and on their way.
 func (h *harbour) interrupt(sig os.Signal, n int64, args ...string) result {
 	h.t.Helper()
 	// A part in flight when the signal comes must not make the outcome a matter of luck.
@@ -322,8 +323,8 @@ func (h *harbour) interrupt(sig os.Signal, n int64, args ...string) result {
 		h.t.Fatal(err)
 	}
 	testkit.Eventually(h.t, 30*time.Second, func() error {
-		if h.proxy.puts.Load() < n {
-			return fmt.Errorf("%d parts", h.proxy.puts.Load())
+		if taken, asked := h.proxy.puts.Load(), int64(h.proxy.asked(http.MethodPut)); taken < n || asked < n+3 {
+			return fmt.Errorf("%d parts, %d asked for", taken, asked)
 		}
 		return nil
 	})
