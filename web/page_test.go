@@ -57,7 +57,7 @@ func TestUploadPageInChromium(t *testing.T) {
 	testkit.Eventually(t, 90*time.Second, func() error {
 		var open, kept int
 		if err := b.DB.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE state NOT IN ('committed', 'aborted', 'expired', 'rejected')),
-			count(*) FILTER (WHERE state = 'committed') FROM uploads`).Scan(&open, &kept); err != nil {
+			(SELECT count(*) FROM files WHERE state = 'active') FROM uploads`).Scan(&open, &kept); err != nil {
 			return err
 		}
 		if open > 0 {

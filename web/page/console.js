@@ -18,7 +18,7 @@ fromAddress();
 const token = kept();
 const who = claims(token);
 const client = new Client({ url: location.origin, token });
-const when = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const when = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 
 /** @param {unknown} err */
 function problem(err) {
