@@ -33,10 +33,10 @@ clean: dev ## Stop the local cloud and remove all it has stored and built
 	@rm -rf .dev
 
 test: setup browser dev ## Run every test on real PostgreSQL, S3 and SQS
-	@BERTH_TEST_BROWSER=1 $(BIN)/berthdev exec -- $(GO) test -p 2 $(PACKAGES)
+	@BERTH_TEST_BROWSER=1 $(BIN)/berthdev exec -- $(GO) test -p 2 -timeout 20m $(PACKAGES)
 
 test-race: setup dev gcc ## Run the core's tests with the race detector
-	@$(BIN)/berthdev exec -- env CGO_ENABLED=1 $(GO) test -race -p 2 $(RACE_PACKAGES)
+	@$(BIN)/berthdev exec -- env CGO_ENABLED=1 $(GO) test -race -p 2 -timeout 20m $(RACE_PACKAGES)
 
 test-crash: setup dev ## Crash every flow at every boundary, and soak for a minute
 	@$(BIN)/berthdev exec -- env BERTH_CRASH=full $(GO) test -count=1 -parallel 4 -timeout 30m -v ./internal/crash >.dev/test-crash.log || \
