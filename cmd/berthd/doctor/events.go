@@ -371,7 +371,8 @@ func (d *doctor) arrival(ctx context.Context, s *Store, l listener, folder, like
 		}
 		d.add(check, Failure, fmt.Sprintf("the notification of a probe did not arrive within %s%s; likely: %s", d.Wait, blind, likely),
 			"Follow the way: the bucket's notification configuration (s3:ObjectCreated:*, the prefix, no suffix), what is between (SNS, EventBridge, a bridge), "+
-				"the queue's policy, its key. S3 sends a test message when the configuration is written.",
+				"the queue's policy, its key. S3 sends a test message when the configuration is written. "+
+				"A berthd of a release before this one, or behind a pooler that breaks LISTEN, takes the message and cannot say so: stop it and try again.",
 			`module "events" { bucket = …, bucket_arn = …, filter_prefix = "`+s.Prefix+`" } makes all of it`)
 	}
 }
