@@ -121,10 +121,14 @@ func (p *progress) lines() {
 }
 
 func (p *progress) bar(name string, m *meter, priority int) *mpb.Bar {
-	return p.bars.New(max(m.total.Load(), 1), mpb.BarStyle().Rbound("|"),
+	// A bar that is made with a total ends by itself when that is reached, and keeps it;
+	// one that is made without takes corrections and ends when it is told to.
+	b := p.bars.New(0, mpb.BarStyle().Rbound("|"),
 		mpb.BarPriority(priority), mpb.BarRemoveOnComplete(),
 		mpb.PrependDecorators(decor.Name(shorten(name, 28), decor.WC{W: 28, C: decor.DindentRight})),
 		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + m.text(time.Now()) })))
+	b.SetTotal(max(m.total.Load(), 1), false)
+	return b
 }
 
 func shorten(s string, n int) string {

@@ -89,7 +89,7 @@ func TestTerminal(t *testing.T) {
 	}
 	id := strings.Fields(line.stdout)[0]
 	h.proxy.set(slowly, nil)
-	out := h.onTerminal(t, "get", id, "-o", path+".back")
+	out := h.onTerminal(t, "get", "-p", "1", id, "-o", path+".back")
 	if !strings.Contains(out, "[=") || !strings.Contains(out, "verified") {
 		t.Errorf("get: %q", out)
 	}
