@@ -222,7 +222,18 @@ func (s *Service) assemble(ctx context.Context, u *models.Upload, claimed []mode
 		if err != nil { // the caller went away: S3 may have done it
 			return err
 		}
-	case models.ObjectNoUpload, models.ObjectExists, models.ObjectConflict:
+	case models.ObjectConflict:
+		// Another call of the same is in progress, or was a moment ago: what it comes to is
+		// seen in the object, or the parts are all still there.
+		out, err := s.verify(ctx, u, "", actorComplete)
+		if err != nil {
+			return err
+		}
+		if out == settledAbsent || out == settledForeign {
+			return s.yield(ctx, u, models.Errorf(models.CodeBusy, "the store is busy with this upload; try again"))
+		}
+		return s.ended(ctx, u)
+	case models.ObjectNoUpload, models.ObjectExists:
 		// Ambiguous: an earlier Complete may have succeeded. The object tells.
 		return s.settleGone(ctx, u, "")
 	case models.ObjectBadPart:
@@ -275,7 +286,7 @@ func (s *Service) settleGone(ctx context.Context, u *models.Upload, version stri
 		return err
 	}
 	if out == settledAbsent || out == settledForeign {
-		_, err := s.records.CloseUpload(ctx, models.Closing{ID: u.ID, To: models.UploadExpired, Code: models.CodeSessionExpired,
+		_, err := s.records.CloseUpload(ctx, models.Closing{ID: u.ID, To: models.UploadExpired, Code: models.CodeSessionExpired, Attempt: u.Attempt,
 			Reason: "the store no longer has the multipart upload", Actor: actorComplete, Now: s.utc()})
 		if err != nil {
 			return err

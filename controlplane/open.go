@@ -290,8 +290,8 @@ func (s *Service) begin(ctx context.Context, c models.Caller, u models.Upload, a
 	}
 	if !ok {
 		// Another request began it, or it was aborted: what was made here is nobody's, unless
-		// both found the same. If this fails too, the reaper lists the key's multiparts and
-		// finds it.
+		// both found the same. If this fails too, the reaper finds it: of a contested upload
+		// its task outlives the activation.
 		v, err := s.Upload(ctx, c, u.ID)
 		if err != nil {
 			return UploadView{}, err
@@ -339,7 +339,15 @@ func (s *Service) giveUp(ctx context.Context, u models.Upload, c models.Caller) 
 func (s *Service) goOn(ctx context.Context, c models.Caller, u models.Upload) (UploadView, error) {
 	now := s.utc()
 	if u.State == models.UploadInit && models.Closed(&u, now) == nil {
-		return s.begin(ctx, c, u, true, true)
+		// Before a second multipart may come to be: the activation would cancel the task that
+		// looks for the one of them that is left over.
+		ok, err := s.records.Contest(ctx, u.ID, now)
+		if err != nil {
+			return UploadView{}, err
+		}
+		if ok {
+			return s.begin(ctx, c, u, true, true)
+		}
 	}
 	v, err := s.Upload(ctx, c, u.ID)
 	if err != nil || v.State != models.UploadUploading || models.Closed(&v.Upload, now) != nil {

@@ -17,6 +17,8 @@ type Records interface {
 	UploadOf(ctx context.Context, w models.Whose, stores []models.StoreName, key, s3UploadID string) (models.UploadID, error)
 	UploadsAt(ctx context.Context, store models.StoreName, keys []string) (map[string]models.Upload, error)
 	Begin(ctx context.Context, u models.Upload, s3UploadID string, signedUntil time.Time, actor string, now time.Time) (ok bool, err error)
+	Contest(ctx context.Context, id models.UploadID, now time.Time) (ok bool, err error)
+	Touch(ctx context.Context, id models.UploadID, seen int, expires, now time.Time) error
 	Pins(ctx context.Context, id models.UploadID) ([]models.Pin, error)
 	Sign(ctx context.Context, g models.Signing) (conflicts []int, ok bool, err error)
 	BeginComplete(ctx context.Context, u models.Upload, value string, lease, now time.Time, actor string) (up models.Upload, ok bool, err error)

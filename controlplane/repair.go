@@ -65,18 +65,28 @@ func (s *Service) overdue(ctx context.Context, u *models.Upload) (taken, closed 
 		// Nothing to look for: the commit never came, or nothing was ever begun.
 	case u.Method == models.MethodSingle:
 		out, err := s.verify(ctx, u, "", models.ActorRepair)
-		if err != nil || (out != settledAbsent && out != settledForeign) {
-			return out == settledDone, out == settledRejected, err
+		if err != nil && !s.hopeless(u) {
+			return false, false, err
+		}
+		if err == nil && out != settledAbsent && out != settledForeign {
+			return out == settledDone, out == settledRejected, nil
 		}
 	default:
 		done, err := s.takeOverdue(ctx, u)
-		if done || err != nil {
+		if done || (err != nil && !s.hopeless(u)) {
 			return done, false, err
 		}
 	}
 	closed, err = s.records.CloseUpload(ctx, models.Closing{ID: u.ID, To: models.UploadExpired, Code: models.CodeSessionExpired,
 		Reason: "the upload has expired", PastDeadline: true, Actor: models.ActorRepair, Now: s.utc()})
 	return false, closed, err
+}
+
+// hopeless says that a store has refused to tell what it holds for so long after a
+// session's last end that the session is closed without knowing. The reaper looks by
+// itself, and takes what is there.
+func (s *Service) hopeless(u *models.Upload) bool {
+	return s.utc().After(u.HardExpires.Add(24 * time.Hour))
 }
 
 // takeOverdue completes a multipart whose parts have all arrived, or whose Complete was

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"berth/models"
@@ -46,6 +47,11 @@ func side(groups []*told, do func(*told)) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
+			defer func() {
+				if v := recover(); v != nil { // of one upload: the others are settled all the same
+					g.attest, g.err = nil, fmt.Errorf("panic: %v", v)
+				}
+			}()
 			do(g)
 		})
 	}
@@ -179,8 +185,6 @@ func (s *Service) attestTogether(ctx context.Context, groups []*told) {
 		switch done[g.upload.ID] {
 		case models.Attested:
 			s.metrics.verified(models.ActorEvent, settledDone)
-		case models.AttestLost:
-			s.metrics.verified(models.ActorEvent, settledBefore)
 		default:
 			_, g.err = s.verify(ctx, &g.upload, g.attest.Object.VersionID, models.ActorEvent)
 		}
@@ -194,10 +198,10 @@ func (s *Service) settle(ctx context.Context, u *models.Upload, version string) 
 		_, err := s.verify(ctx, u, version, models.ActorEvent)
 		return err
 	case models.UploadCompleted, models.UploadCommitted:
-		if version == "" || version == u.VersionID {
+		if version == u.VersionID {
 			return nil
 		}
-		// Another version under a key of ours. Noted, reaped, never served.
+		// Another version under a key of ours, or none is named: the newest is looked at.
 		return s.foreign(ctx, u, version)
 	case models.UploadInit:
 		return nil // nothing of ours can lie there yet
@@ -219,9 +223,6 @@ func (s *Service) foreign(ctx context.Context, u *models.Upload, version string)
 		return nil
 	case err != nil:
 		return unavailable(err)
-	case o.VersionID == u.VersionID:
-		return nil
 	}
-	return s.records.NoteForeign(ctx, models.ForeignVersion{Store: u.Store, Key: u.Key, VersionID: o.VersionID,
-		ReplicaID: u.ReplicaID, FileID: u.FileID}, s.utc())
+	return s.late(ctx, u, o) // noted, reaped, never served
 }

@@ -206,7 +206,21 @@ func (s *Service) Parts(ctx context.Context, c models.Caller, id models.UploadID
 	if err != nil {
 		return PartList{}, err
 	}
+	if err := s.seen(ctx, &u, len(parts)); err != nil {
+		return PartList{}, err
+	}
 	return PartList{Parts: parts, Missing: models.MissingRanges(parts, u.PartCount)}, nil
+}
+
+// seen slides the end of a session at which more parts are seen than ever before: parts
+// are also sent by URLs that were signed long ago.
+func (s *Service) seen(ctx context.Context, u *models.Upload, n int) error {
+	if n == 0 || u.Method != models.MethodMultipart || u.State != models.UploadUploading {
+		return nil
+	}
+	now := s.utc()
+	col := s.policy(u.Collection)
+	return s.records.Touch(ctx, u.ID, n, now.Add(col.Deadline), now)
 }
 
 // parts is S3's list, or for a single PUT the object as its one part. A multipart that

@@ -30,6 +30,9 @@ func (s *Service) Upload(ctx context.Context, c models.Caller, id models.UploadI
 		if err != nil {
 			return UploadView{}, err
 		}
+		if err := s.seen(ctx, &u, len(parts)); err != nil {
+			return UploadView{}, err
+		}
 		p := &Progress{}
 		for _, part := range parts {
 			p.Parts++

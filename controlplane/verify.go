@@ -15,6 +15,7 @@ const (
 	settledAbsent   settlement = "absent"   // nothing lies there: nothing was changed
 	settledForeign  settlement = "foreign"  // what lies there is not ours
 	settledRejected settlement = "rejected" // not the bytes that were declared
+	settledStale    settlement = "stale"    // what was declared changed meanwhile: look again
 )
 
 // verify is the one door to completed (F1), entered from three sides: the event, the
@@ -34,29 +35,59 @@ func (s *Service) verify(ctx context.Context, u *models.Upload, version, actor s
 	if err != nil {
 		return "", unavailable(err)
 	}
-	pins, err := s.records.Pins(ctx, u.ID)
+	// What is declared or pinned may change while it is compared; the row's lock tells, and
+	// then it is compared again.
+	for range 5 {
+		out, err := s.judge(ctx, u.ID, o, actor)
+		if err != nil {
+			return out, err
+		}
+		if out != settledStale {
+			s.metrics.verified(actor, out)
+			return out, nil
+		}
+	}
+	return "", models.Errorf(models.CodeBusy, "the upload keeps changing; try again")
+}
+
+// judge compares what S3 attests with an upload as it stands now, and records the verdict.
+func (s *Service) judge(ctx context.Context, id models.UploadID, o models.Object, actor string) (settlement, error) {
+	pins, err := s.records.Pins(ctx, id)
 	if err != nil {
 		return "", err
 	}
 	// What was claimed at complete is in the row by now, and in ours it may not be.
-	fresh, _, err := s.records.Upload(ctx, models.Whose{}, u.ID)
+	u, _, err := s.records.Upload(ctx, models.Whose{}, id)
 	if err != nil {
 		return "", err
 	}
-	if !models.Uploads.May(fresh.State, models.UploadCompleted) {
+	if !models.Uploads.May(u.State, models.UploadCompleted) {
 		// Looked at after the pins: had the upload moved on before, they were gone.
-		return settledBefore, nil
+		return settledBefore, s.late(ctx, &u, o)
 	}
-	want, conflict := models.Expected(&fresh, pins)
-	v := models.Verify(&fresh, want, o)
+	want, conflict := models.Expected(&u, pins)
+	v := models.Verify(&u, want, o)
 	if v.OK && conflict {
 		v = models.Verdict{Code: models.CodeDigestMismatch, Reason: "the pinned parts do not have the declared checksum"}
 	}
-	out, err := s.record(ctx, &fresh, o, v, !want.IsZero(), actor)
-	if err == nil {
-		s.metrics.verified(actor, out)
+	return s.record(ctx, &u, o, v, !want.IsZero(), actor)
+}
+
+// late deals with an object of an upload that has moved on: under a file that has its
+// version it is foreign, whoever wrote it; of a closed session it is swept.
+func (s *Service) late(ctx context.Context, u *models.Upload, o models.Object) error {
+	switch u.State {
+	case models.UploadCompleted, models.UploadCommitted:
+		if o.VersionID == u.VersionID {
+			return nil
+		}
+		return s.records.NoteForeign(ctx, models.ForeignVersion{Store: u.Store, Key: u.Key, VersionID: o.VersionID,
+			ReplicaID: u.ReplicaID, FileID: u.FileID}, s.utc())
+	case models.UploadInit:
+		return nil
+	default:
+		return s.records.EnsureReap(ctx, u.ReplicaID, s.utc())
 	}
-	return out, err
 }
 
 func (s *Service) record(ctx context.Context, u *models.Upload, o models.Object, v models.Verdict, declared bool, actor string) (settlement, error) {
@@ -84,6 +115,8 @@ func (s *Service) record(ctx context.Context, u *models.Upload, o models.Object,
 		return settledDone, nil
 	case models.AttestRefused, models.AttestHandedOver:
 		return settledRejected, nil
+	case models.AttestStale:
+		return settledStale, nil
 	default:
 		return settledBefore, nil
 	}

@@ -121,6 +121,9 @@ CREATE TABLE uploads (
     updated_at         timestamptz NOT NULL,
     completed_at       timestamptz,
     closed_at          timestamptz,
+    -- a second request has begun the multipart too: one of them may be left over at S3
+    contested          boolean NOT NULL DEFAULT false,
+    parts_seen         integer NOT NULL DEFAULT 0,
     -- when repair last looked whether the bytes are there
     checked_at         timestamptz,
     CONSTRAINT uploads_begun CHECK (method = 'single' OR state NOT IN ('uploading', 'completing', 'completed', 'committed') OR s3_upload_id IS NOT NULL),
@@ -348,7 +351,16 @@ BEGIN
         hi := date_trunc('month', lo + interval '32 days', 'UTC');
         part := 'history_' || to_char(lo AT TIME ZONE 'UTC', 'YYYY_MM');
         IF to_regclass(part) IS NULL THEN
-            EXECUTE format('CREATE TABLE %I PARTITION OF history FOR VALUES FROM (%L) TO (%L)', part, lo, hi);
+            IF EXISTS (SELECT 1 FROM history_rest WHERE at >= lo AND at < hi) THEN
+                -- Rows came before their month: they move into it, or it could never be made.
+                ALTER TABLE history DETACH PARTITION history_rest;
+                EXECUTE format('CREATE TABLE %I PARTITION OF history FOR VALUES FROM (%L) TO (%L)', part, lo, hi);
+                INSERT INTO history OVERRIDING SYSTEM VALUE SELECT * FROM history_rest WHERE at >= lo AND at < hi;
+                DELETE FROM history_rest WHERE at >= lo AND at < hi;
+                ALTER TABLE history ATTACH PARTITION history_rest DEFAULT;
+            ELSE
+                EXECUTE format('CREATE TABLE %I PARTITION OF history FOR VALUES FROM (%L) TO (%L)', part, lo, hi);
+            END IF;
         END IF;
         lo := hi;
     END LOOP;

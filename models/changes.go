@@ -98,7 +98,9 @@ type Attestation struct {
 type AttestOutcome string
 
 const (
-	Attested         AttestOutcome = "attested"
+	Attested AttestOutcome = "attested"
+	// AttestStale: what is declared or pinned is not what was looked at any more. Look again.
+	AttestStale      AttestOutcome = "stale"
 	AttestLost       AttestOutcome = "lost"    // the upload was not waiting for it any more
 	AttestRefused    AttestOutcome = "refused" // rejected, with the code in the row
 	AttestHandedOver AttestOutcome = "reused"  // the older file of the same identity stands in
@@ -117,11 +119,12 @@ type Rejection struct {
 
 // Closing ends an upload that will not become a file.
 type Closing struct {
-	ID     UploadID
-	Whose  Whose
-	To     UploadState // aborted or expired
-	Code   Code
-	Reason string
+	ID      UploadID
+	Whose   Whose
+	To      UploadState // aborted or expired
+	Code    Code
+	Reason  string
+	Attempt int // of Complete, that the row must still have; 0: any
 	// PastDeadline demands that the session is past its end, as the row stands now.
 	PastDeadline bool
 	// From demands the state that the caller saw; "" takes any that may end so.

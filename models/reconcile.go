@@ -351,4 +351,6 @@ type Drift struct {
 	Bytes     int64 `json:"bytes"`
 	RealCount int64 `json:"real_count"`
 	RealBytes int64 `json:"real_bytes"`
+	Open      int64 `json:"open,omitempty"` // sessions, of quotas only
+	RealOpen  int64 `json:"real_open,omitempty"`
 }

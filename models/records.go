@@ -41,6 +41,7 @@ type Upload struct {
 
 	ReasonCode Code
 	Reason     string
+	Contested  bool   // a second multipart may have been begun: the reap task looks for it
 	ReusedFile FileID // the older file of the same identity, handed over instead of its own
 
 	CreatedAt   time.Time

@@ -37,7 +37,7 @@ func (t tx) attestMany(as []models.Attestation, now time.Time) (map[models.Uploa
 		byID[ids[i]] = a
 	}
 	if _, err := t.exec(`SELECT f.id FROM files f JOIN uploads u ON u.file_id = f.id WHERE u.id = ANY(CAST(@ids AS text[]))
-		ORDER BY f.id FOR UPDATE OF f`, args{"ids": textArray(ids)}); err != nil {
+		ORDER BY f.id FOR UPDATE OF f, u`, args{"ids": textArray(ids)}); err != nil {
 		return nil, err
 	}
 	// Read only now: the rows as they stand under the locks.
@@ -50,6 +50,14 @@ func (t tx) attestMany(as []models.Attestation, now time.Time) (map[models.Uploa
 		FROM uploads u JOIN files f ON f.id = u.file_id WHERE u.id = ANY(CAST(@ids AS text[]))`, args{"ids": textArray(ids)}); err != nil {
 		return nil, err
 	}
+	uploadIDs := make([]models.UploadID, len(as))
+	for i, a := range as {
+		uploadIDs[i] = a.UploadID
+	}
+	pins, err := t.pinsOf(uploadIDs)
+	if err != nil {
+		return nil, err
+	}
 	done := make(map[models.UploadID]models.AttestOutcome, len(rows))
 	b := &batch{}
 	for i := range rows {
@@ -57,7 +65,7 @@ func (t tx) attestMany(as []models.Attestation, now time.Time) (map[models.Uploa
 		switch {
 		case !models.Uploads.May(u.State, models.UploadCompleted):
 			done[u.ID] = models.AttestLost
-		case f.Guarded || u.Undeclared || f.State != models.FilePreparing || u.Checksum != a.Seen.Checksum:
+		case f.Guarded || u.Undeclared || u.Contested || f.State != models.FilePreparing || !stands(u, pins[u.ID], a):
 		default:
 			if err := b.add(u, f, a, now); err != nil {
 				return nil, err
@@ -69,6 +77,14 @@ func (t tx) attestMany(as []models.Attestation, now time.Time) (map[models.Uploa
 		return done, nil
 	}
 	return done, t.moveMany(b, now)
+}
+
+// stands judges once more, under the locks, what was attested: what is declared or pinned
+// of an upload may have changed since it was looked at, and nothing may change it now.
+func stands(u models.Upload, pins []models.Pin, a models.Attestation) bool {
+	want, conflict := models.Expected(&u, pins)
+	v := models.Verify(&u, want, a.Object)
+	return v.OK && !conflict && v.Checksum == a.Checksum
 }
 
 // batch is the columns of the uploads to move, as arrays.
@@ -158,14 +174,19 @@ func (t tx) moveMany(b *batch, now time.Time) error {
 
 // PinsOf is Pins for many uploads.
 func (s *Store) PinsOf(ctx context.Context, ids []models.UploadID) (map[models.UploadID][]models.Pin, error) {
+	pins, err := s.alone(ctx).pinsOf(ids)
+	return pins, wrap("pins of uploads", err)
+}
+
+func (t tx) pinsOf(ids []models.UploadID) (map[models.UploadID][]models.Pin, error) {
 	var rows []struct {
 		UploadID string
 		Number   int
 		Digest   []byte
 	}
-	if _, err := s.alone(ctx).read(&rows, `SELECT upload_id, number, digest FROM pins WHERE upload_id = ANY(CAST(@ids AS text[])) ORDER BY upload_id, number`,
+	if _, err := t.read(&rows, `SELECT upload_id, number, digest FROM pins WHERE upload_id = ANY(CAST(@ids AS text[])) ORDER BY upload_id, number`,
 		args{"ids": textArray(ids)}); err != nil {
-		return nil, wrap("pins of uploads", err)
+		return nil, err
 	}
 	out := make(map[models.UploadID][]models.Pin)
 	for _, r := range rows {

@@ -11,10 +11,11 @@ import (
 // changes the other, a difference in it is drift and never a change in flight.
 const quotaDrift = `SELECT 'quotas' AS counter, COALESCE(q.tenant, f.tenant) AS tenant, COALESCE(q.owner, f.owner) AS owner,
 		COALESCE(q.collection, f.collection) AS collection, COALESCE(q.files, 0) AS count, COALESCE(q.bytes, 0) AS bytes,
-		COALESCE(f.n, 0) AS real_count, COALESCE(f.b, 0) AS real_bytes
-	FROM quotas q FULL JOIN (SELECT tenant, owner, collection, count(*) AS n, sum(size)::bigint AS b FROM files WHERE guarded GROUP BY 1, 2, 3) f
+		COALESCE(q.open, 0) AS open, COALESCE(f.n, 0) AS real_count, COALESCE(f.b, 0) AS real_bytes, COALESCE(f.o, 0) AS real_open
+	FROM quotas q FULL JOIN (SELECT tenant, owner, collection, count(*) AS n, sum(size)::bigint AS b,
+			count(*) FILTER (WHERE state = 'preparing') AS o FROM files WHERE guarded GROUP BY 1, 2, 3) f
 	  ON f.tenant = q.tenant AND f.owner = q.owner AND f.collection = q.collection
-	WHERE (COALESCE(q.files, 0), COALESCE(q.bytes, 0)) IS DISTINCT FROM (COALESCE(f.n, 0), COALESCE(f.b, 0))`
+	WHERE (COALESCE(q.files, 0), COALESCE(q.bytes, 0), COALESCE(q.open, 0)) IS DISTINCT FROM (COALESCE(f.n, 0), COALESCE(f.b, 0), COALESCE(f.o, 0))`
 
 // usageDrift compares what a store's slots add up to with the replicas, as quotaDrift.
 const usageDrift = `SELECT 'store_usage' AS counter, CAST(@store AS text) AS store, u.n AS count, u.b AS bytes, r.n AS real_count, r.b AS real_bytes
@@ -25,11 +26,12 @@ const usageDrift = `SELECT 'store_usage' AS counter, CAST(@store AS text) AS sto
 type driftRow struct {
 	Counter, Tenant, Owner, Collection, Store string
 	Count, Bytes, RealCount, RealBytes        int64
+	Open, RealOpen                            int64 // sessions, of quotas only
 }
 
 func (r *driftRow) model() models.Drift {
 	return models.Drift{Counter: r.Counter, Tenant: models.Tenant(r.Tenant), Owner: models.Owner(r.Owner), Collection: r.Collection,
-		Store: models.StoreName(r.Store), Count: r.Count, Bytes: r.Bytes, RealCount: r.RealCount, RealBytes: r.RealBytes}
+		Store: models.StoreName(r.Store), Count: r.Count, Bytes: r.Bytes, RealCount: r.RealCount, RealBytes: r.RealBytes, Open: r.Open, RealOpen: r.RealOpen}
 }
 
 // Drift finds counters that are not what the rows say: the store's usage, and at most
@@ -69,19 +71,19 @@ func (s *Store) MendDrift(ctx context.Context, d models.Drift) (found models.Dri
 		if err := t.guardOwner(models.Upload{Tenant: d.Tenant, Owner: d.Owner, Collection: d.Collection}); err != nil {
 			return err
 		}
-		if _, err := t.read(&row, `SELECT 'quotas' AS counter, q.tenant, q.owner, q.collection, q.files AS count, q.bytes,
-				COALESCE(f.n, 0) AS real_count, COALESCE(f.b, 0) AS real_bytes
-			FROM quotas q, (SELECT count(*) AS n, sum(size)::bigint AS b FROM files
+		if _, err := t.read(&row, `SELECT 'quotas' AS counter, q.tenant, q.owner, q.collection, q.files AS count, q.bytes, q.open,
+				COALESCE(f.n, 0) AS real_count, COALESCE(f.b, 0) AS real_bytes, COALESCE(f.o, 0) AS real_open
+			FROM quotas q, (SELECT count(*) AS n, sum(size)::bigint AS b, count(*) FILTER (WHERE state = 'preparing') AS o FROM files
 				WHERE guarded AND tenant = @tenant AND owner = @owner AND collection = @collection) f
 			WHERE q.tenant = @tenant AND q.owner = @owner AND q.collection = @collection`, a); err != nil {
 			return err
 		}
 		found = row.model()
-		if ok = found.Count != found.RealCount || found.Bytes != found.RealBytes; !ok {
+		if ok = found.Count != found.RealCount || found.Bytes != found.RealBytes || found.Open != found.RealOpen; !ok {
 			return nil
 		}
-		a["files"], a["bytes"] = found.RealCount, found.RealBytes
-		return t.must(`UPDATE quotas SET files = @files, bytes = @bytes WHERE tenant = @tenant AND owner = @owner AND collection = @collection`,
+		a["files"], a["bytes"], a["open"] = found.RealCount, found.RealBytes, found.RealOpen
+		return t.must(`UPDATE quotas SET files = @files, bytes = @bytes, open = @open WHERE tenant = @tenant AND owner = @owner AND collection = @collection`,
 			a, "quota counted again")
 	})
 	return found, ok, err

@@ -78,10 +78,11 @@ func (s *Store) FinishEvent(ctx context.Context, e models.Event, r models.SendRe
 	return ok, wrap("finish event", err)
 }
 
-// NextEvent is when the next event is due; ok is false when there is none.
+// NextEvent is when the next event that may be claimed is due; ok is false when there is none.
 func (s *Store) NextEvent(ctx context.Context) (at time.Time, ok bool, err error) {
 	var row struct{ At *time.Time }
-	_, err = s.alone(ctx).read(&row, `SELECT min(GREATEST(not_before, lease_until)) AS at FROM outbox WHERE state = 'pending'`, args{})
+	_, err = s.alone(ctx).read(&row, `SELECT min(GREATEST(c.not_before, c.lease_until)) AS at FROM outbox c WHERE c.state = 'pending'
+		AND NOT EXISTS (SELECT 1 FROM outbox e WHERE e.file_id = c.file_id AND e.state = 'pending' AND e.seq < c.seq)`, args{})
 	return timeOf(row.At), row.At != nil, wrap("next event", err)
 }
 

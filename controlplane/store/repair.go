@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"berth/models"
@@ -11,12 +12,18 @@ import (
 // those behind it have their turn.
 const recheck = 30 * time.Second
 
+// heldByParent is true of a derived file's upload that is all there, while the file that it
+// is derived from is not settled: it waits for that, however long, and not for its own end.
+const heldByParent = `(state = 'completed' AND EXISTS (SELECT 1 FROM files d JOIN files p ON p.id = d.parent_id WHERE d.id = uploads.file_id
+	AND (p.state = 'processing' OR (p.state = 'blocked' AND p.activated_at IS NULL))))`
+
 // Overdue returns open uploads that are past their end, and marks them as looked at. One
 // whose Complete is in flight is left out until its lease is dead.
 func (s *Store) Overdue(ctx context.Context, now time.Time, limit int) ([]models.Upload, error) {
 	return s.look(ctx, "overdue uploads", `SELECT id FROM uploads
 		WHERE state IN ('init', 'uploading', 'completing', 'completed') AND expires_at <= @now
 		  AND (lease_until IS NULL OR lease_until <= @now) AND (checked_at IS NULL OR checked_at < expires_at OR checked_at <= @before)
+		  AND NOT `+heldByParent+`
 		ORDER BY expires_at LIMIT @limit FOR UPDATE SKIP LOCKED`, args{"before": now.Add(-recheck), "now": now, "limit": limit})
 }
 
@@ -85,27 +92,27 @@ func (s *Store) EnsureReaps(ctx context.Context, now time.Time, limit int) (int,
 // At most limit rows of a kind a pass.
 func (s *Store) Housekeep(ctx context.Context, now time.Time, keep time.Duration, limit int) error {
 	t := s.alone(ctx)
-	if _, err := t.exec(`SELECT berth_history_partitions(@now, 3)`, args{"now": now}); err != nil {
-		return wrap("history partitions", err)
-	}
-	if _, err := s.ExpireIdempotency(ctx, now, limit); err != nil {
-		return err
-	}
-	for op, q := range map[string]string{
-		"expire grants": `DELETE FROM grant_uses WHERE (tenant, owner, grant_id) IN
-			(SELECT tenant, owner, grant_id FROM grant_uses WHERE expires_at <= @now LIMIT @limit)`,
-		"drop closed tasks": `DELETE FROM tasks WHERE id IN
-			(SELECT id FROM tasks WHERE state IN ('succeeded', 'cancelled') AND closed_at <= @old LIMIT @limit)`,
-	} {
-		if _, err := t.exec(q, args{"now": now, "old": now.Add(-30 * 24 * time.Hour), "limit": limit}); err != nil {
-			return wrap(op, err)
+	var errs []error
+	run := func(op, q string, a args) {
+		if _, err := t.exec(q, a); err != nil {
+			errs = append(errs, wrap(op, err))
 		}
 	}
-	if keep <= 0 {
-		return nil
+	a := args{"now": now, "old": now.Add(-30 * 24 * time.Hour), "limit": limit}
+	run("history partitions", `SELECT berth_history_partitions(@now, 3)`, args{"now": now})
+	if _, err := s.ExpireIdempotency(ctx, now, limit); err != nil {
+		errs = append(errs, err)
 	}
-	_, err := t.exec(`SELECT berth_history_drop(@before)`, args{"before": now.Add(-keep)})
-	return wrap("drop old history", err)
+	run("expire grants", `DELETE FROM grant_uses WHERE (tenant, owner, grant_id) IN
+		(SELECT tenant, owner, grant_id FROM grant_uses WHERE expires_at <= @now LIMIT @limit)`, a)
+	run("drop closed tasks", `DELETE FROM tasks WHERE id IN
+		(SELECT id FROM tasks WHERE state IN ('succeeded', 'cancelled') AND closed_at <= @old LIMIT @limit)`, a)
+	run("drop sent events", `DELETE FROM outbox WHERE id IN
+		(SELECT id FROM outbox WHERE state IN ('sent', 'cancelled') AND closed_at <= @old LIMIT @limit)`, a)
+	if keep > 0 {
+		run("drop old history", `SELECT berth_history_drop(@before)`, args{"before": now.Add(-keep)})
+	}
+	return errors.Join(errs...)
 }
 
 // PastDeadline counts open sessions that are past their end by more than slack: what

@@ -12,7 +12,7 @@ const (
 	uploadColumns = `u.id, u.tenant, u.owner, u.collection, u.file_id, u.replica_id, u.state, u.method, u.size,
 		u.part_size, u.part_count, u.checksum_algorithm, u.checksum_type, u.checksum_value, u.commit_mode,
 		COALESCE(u.identity, '') AS identity, u.store, u.key, COALESCE(u.s3_upload_id, '') AS s3_upload_id,
-		u.content_type, u.undeclared, COALESCE(u.reused_file_id, '') AS reused_file_id, u.attempt, u.lease_until, u.signed_until, u.expires_at, u.hard_expires_at,
+		u.content_type, u.undeclared, u.contested, COALESCE(u.reused_file_id, '') AS reused_file_id, u.attempt, u.lease_until, u.signed_until, u.expires_at, u.hard_expires_at,
 		COALESCE(u.version_id, '') AS version_id, COALESCE(u.etag, '') AS etag,
 		COALESCE(u.attested_algorithm, '') AS attested_algorithm, COALESCE(u.attested_type, '') AS attested_type,
 		COALESCE(u.attested_value, '') AS attested_value, COALESCE(u.reason_code, '') AS reason_code,
@@ -35,7 +35,7 @@ type uploadRow struct {
 	CommitMode, Identity, Store, Key                                string
 	S3UploadID                                                      string `gorm:"column:s3_upload_id"`
 	ContentType, ReusedFileID                                       string
-	Undeclared                                                      bool
+	Undeclared, Contested                                           bool
 	Attempt                                                         int
 	LeaseUntil, SignedUntil                                         *time.Time
 	ExpiresAt, HardExpiresAt                                        time.Time
@@ -53,7 +53,7 @@ func (r *uploadRow) model() models.Upload {
 		Collection: r.Collection, FileID: models.FileID(r.FileID), ReplicaID: models.ReplicaID(r.ReplicaID),
 		State:    models.UploadState(r.State),
 		Geometry: models.Geometry{Method: models.Method(r.Method), PartSize: r.PartSize, PartCount: r.PartCount},
-		Size:     r.Size, Undeclared: r.Undeclared, ReusedFile: models.FileID(r.ReusedFileID),
+		Size:     r.Size, Undeclared: r.Undeclared, Contested: r.Contested, ReusedFile: models.FileID(r.ReusedFileID),
 		Checksum: checksum(r.ChecksumAlgorithm, r.ChecksumType, r.ChecksumValue),
 		Commit:   models.CommitMode(r.CommitMode), Identity: r.Identity,
 		Store: models.StoreName(r.Store), Key: r.Key, S3UploadID: r.S3UploadID, ContentType: r.ContentType,

@@ -33,6 +33,13 @@ func (t tx) attest(a models.Attestation) (models.AttestOutcome, error) {
 	if !models.Uploads.May(u.State, models.UploadCompleted) {
 		return models.AttestLost, nil
 	}
+	pins, err := t.pinsOf([]models.UploadID{u.ID})
+	if err != nil {
+		return "", err
+	}
+	if !stands(u, pins[u.ID], a) {
+		return models.AttestStale, nil
+	}
 	identity, out, err := t.settleLate(u, f, a)
 	if err != nil || out != models.Attested {
 		return out, err
@@ -181,9 +188,13 @@ func (t tx) close(c models.Closing) (bool, error) {
 	}
 	a := args{"id": u.ID, "to": c.To, "code": c.Code, "reason": c.Reason, "now": c.Now}
 	guard := ""
+	if c.Attempt > 0 {
+		a["attempt"] = c.Attempt
+		guard += ` AND u.attempt = @attempt`
+	}
 	if c.PastDeadline {
 		// A completing with a living lease is S3's Complete in flight: not ours to end.
-		guard = ` AND u.expires_at <= @now AND (u.lease_until IS NULL OR u.lease_until <= @now)`
+		guard += ` AND u.expires_at <= @now AND (u.lease_until IS NULL OR u.lease_until <= @now)`
 	}
 	if c.From != "" {
 		a["from"] = c.From
@@ -251,7 +262,7 @@ func (t tx) attach(u models.Upload, f models.File, steps bool, actor string, now
 	}
 	if other, err := t.foreign(models.Replica{Store: u.Store, Key: u.Key}); err != nil {
 		return err
-	} else if len(other) == 0 { // else the task has them to remove
+	} else if len(other) == 0 && !u.Contested { // else the task has something to remove
 		if err := t.cancelTasks(models.TaskReap, string(u.ReplicaID), u.FileID, actor, now); err != nil {
 			return err
 		}

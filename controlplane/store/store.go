@@ -115,6 +115,10 @@ func (t tx) one(q string, a args) (ok bool, err error) {
 // read scans rows into dest: a struct (zero rows leave it as it is) or a slice. It
 // returns how many rows there were.
 func (t tx) read(dest any, q string, a args) (int64, error) {
+	if len(a) == 0 {
+		r := t.db.Raw(q).Scan(dest) // gorm would bind an empty map
+		return r.RowsAffected, r.Error
+	}
 	r := t.db.Raw(q, map[string]any(a)).Scan(dest)
 	return r.RowsAffected, r.Error
 }

@@ -60,7 +60,8 @@ func (s *Store) NoteForeign(ctx context.Context, f models.ForeignVersion, now ti
 			return err
 		}
 		ok, err := t.one(`INSERT INTO foreign_versions (store, key, version_id, replica_id, seen_at)
-			VALUES (@store, @key, @version, @replica, @now) ON CONFLICT DO NOTHING`,
+			VALUES (@store, @key, @version, @replica, @now)
+			ON CONFLICT (store, key, version_id) DO UPDATE SET reaped_at = NULL, seen_at = EXCLUDED.seen_at WHERE foreign_versions.reaped_at IS NOT NULL`,
 			args{"store": f.Store, "key": f.Key, "version": f.VersionID, "replica": f.ReplicaID, "now": now})
 		if err != nil || !ok {
 			return err
@@ -121,7 +122,7 @@ func (r *taskRow) model() models.Task {
 func (s *Store) Claim(ctx context.Context, c models.Claiming) ([]models.Task, error) {
 	var rows []taskRow
 	_, err := s.alone(ctx).read(&rows, `WITH dead AS MATERIALIZED (
-			SELECT id FROM tasks WHERE kind = @kind AND state = 'running' AND lease_until <= @now
+			SELECT id FROM tasks WHERE kind = @kind AND state = 'running' AND lease_until <= @now AND attempts < max_attempts AND NOT manual
 			 ORDER BY lease_until LIMIT @limit FOR UPDATE SKIP LOCKED),
 		due AS MATERIALIZED (
 			SELECT id FROM tasks WHERE kind = @kind AND state = 'pending' AND run_at <= @now
@@ -138,6 +139,19 @@ func (s *Store) Claim(ctx context.Context, c models.Claiming) ([]models.Task, er
 		out[i] = rows[i].model()
 	}
 	return out, nil
+}
+
+// Spent returns tasks whose lease is dead and whose attempts are used up: their workers died,
+// or never said how it went. Nobody claims them any more; they are to fail.
+func (s *Store) Spent(ctx context.Context, now time.Time, limit int) ([]models.Task, error) {
+	var rows []taskRow
+	_, err := s.alone(ctx).read(&rows, `SELECT `+taskColumns+` FROM tasks t WHERE t.state = 'running' AND t.lease_until <= @now
+		AND (t.attempts >= t.max_attempts OR t.manual) ORDER BY t.lease_until LIMIT @limit`, args{"now": now, "limit": limit})
+	out := make([]models.Task, len(rows))
+	for i := range rows {
+		out[i] = rows[i].model()
+	}
+	return out, wrap("spent tasks", err)
 }
 
 // claimOrder puts replications in three strict classes: a file that nobody can read and
@@ -246,6 +260,9 @@ func (s *Store) Retry(ctx context.Context, id models.TaskID, actor string, now t
 		if models.TaskKind(row.Kind) == models.TaskProcess {
 			// The whole chain is run again: what it said before is of an earlier round.
 			if _, err := t.exec(`UPDATE files SET round = round + 1 WHERE id = @id AND state = 'processing'`, args{"id": row.FileID}); err != nil {
+				return err
+			}
+			if _, err := t.exec(`UPDATE files SET derived_accepted = false WHERE parent_id = @id`, args{"id": row.FileID}); err != nil {
 				return err
 			}
 		}

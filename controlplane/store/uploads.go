@@ -80,6 +80,15 @@ func (s *Store) Begin(ctx context.Context, u models.Upload, s3UploadID string, s
 	return ok, err
 }
 
+// Contest says, before a multipart is begun for an upload that is begun already by another
+// request, that two of them may come to be: the reap task then is not cancelled by the
+// activation, and looks for the one that is left over. ok is false when the upload is not
+// init any more: nothing may be begun then.
+func (s *Store) Contest(ctx context.Context, id models.UploadID, now time.Time) (ok bool, err error) {
+	ok, err = s.alone(ctx).one(`UPDATE uploads SET contested = true, updated_at = @now WHERE id = @id AND state = 'init'`, args{"id": id, "now": now})
+	return ok, wrap("contest upload", err)
+}
+
 // Pins returns the part checksums that were signed into an upload's URLs, by number.
 func (s *Store) Pins(ctx context.Context, id models.UploadID) ([]models.Pin, error) {
 	var pins []models.Pin
@@ -131,10 +140,11 @@ func (s *Store) Sign(ctx context.Context, g models.Signing) (conflicts []int, ok
 	return conflicts, ok, err
 }
 
-// Touch says that an upload made progress: its end slides, up to its hard end.
-func (s *Store) Touch(ctx context.Context, id models.UploadID, expires, now time.Time) error {
-	_, err := s.alone(ctx).exec(`UPDATE uploads SET expires_at = LEAST(hard_expires_at, GREATEST(expires_at, @expires)), updated_at = @now
-		WHERE id = @id AND state = 'uploading' AND expires_at > @now`, args{"id": id, "expires": expires, "now": now})
+// Touch says that more parts than ever were seen at S3: that is progress, and the session's
+// end slides, up to its hard one.
+func (s *Store) Touch(ctx context.Context, id models.UploadID, seen int, expires, now time.Time) error {
+	_, err := s.alone(ctx).exec(`UPDATE uploads SET expires_at = LEAST(hard_expires_at, GREATEST(expires_at, @expires)), parts_seen = @seen, updated_at = @now
+		WHERE id = @id AND state = 'uploading' AND expires_at > @now AND parts_seen < @seen`, args{"id": id, "seen": seen, "expires": expires, "now": now})
 	return wrap("touch upload", err)
 }
 

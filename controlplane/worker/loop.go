@@ -46,7 +46,10 @@ func (l *Loop) Run(ctx context.Context) {
 				continue
 			}
 			if l.Next != nil {
-				if at, ok, err := l.Next(ctx); err == nil && ok {
+				at, ok, err := l.Next(ctx)
+				if err != nil {
+					l.Log.WarnContext(ctx, "loop: when work is due next is not known; the tick goes on", "loop", l.Name, "err", err)
+				} else if ok {
 					wait = min(wait, max(time.Until(at), 10*time.Millisecond))
 				}
 			}

@@ -105,7 +105,8 @@ func (p *Processor) RunOnce(ctx context.Context) (ProcessCounts, error) {
 	return c, errors.Join(errs...)
 }
 
-func (p *Processor) one(ctx context.Context, k models.Task) (string, error) {
+func (p *Processor) one(ctx context.Context, k models.Task) (outcome string, err error) {
+	defer caught(&err)
 	v, err := p.Tasks.BeginProcess(ctx, k, p.Now())
 	if err != nil {
 		return "failed", err

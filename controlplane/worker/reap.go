@@ -52,6 +52,9 @@ type ReapCounts struct {
 const (
 	// reapBatch is how many versions one DeleteObjects takes.
 	reapBatch = 1000
+	// reapLimit bounds one attempt: a store that goes silent must not hold a worker, whose
+	// lease is renewed all the while, for ever.
+	reapLimit = 15 * time.Minute
 	// abortRounds bounds how often the multiparts of a key are listed again: parts in
 	// flight may land after an abort.
 	abortRounds = 10
@@ -108,7 +111,8 @@ func (c *ReapCounts) add(d models.Decision, o models.ReapOutcome) {
 
 // one does one claimed task: look again and decide under the locks, act outside any
 // transaction, record under the fence.
-func (r *Reaper) one(ctx context.Context, k models.Task) (models.Decision, models.ReapOutcome, error) {
+func (r *Reaper) one(ctx context.Context, k models.Task) (d models.Decision, out models.ReapOutcome, err error) {
+	defer caught(&err)
 	p, err := r.Tasks.BeginReap(ctx, k, r.Now())
 	if err != nil {
 		return models.Refused, models.ReapOutcome{}, err // the lease runs out, and it is claimed again
@@ -122,6 +126,8 @@ func (r *Reaper) one(ctx context.Context, k models.Task) (models.Decision, model
 	}
 	var o models.ReapOutcome
 	err = leased(ctx, r.Tasks, k, r.Lease, r.Now, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, reapLimit)
+		defer cancel()
 		var err error
 		o, err = r.sweep(ctx, k, p)
 		return err
