@@ -146,18 +146,21 @@ func attests(o models.Object, want models.Checksum) bool {
 
 // completeMultipart takes the right to complete, or waits for whoever has it.
 func (s *Service) completeMultipart(ctx context.Context, c models.Caller, u *models.Upload, claim models.Checksum, parts []models.Part) error {
+	if err := s.comparable(ctx, u, claim); err != nil {
+		return err
+	}
 	wait := 25 * time.Millisecond
 	for {
 		now := s.utc()
 		if ok, err := done(u, now); ok {
 			return err
 		}
-		began, ok, err := s.records.BeginComplete(ctx, *u, claim.Value, now.Add(completeLease), now, c.Actor())
+		began, ok, err := s.records.BeginComplete(ctx, *u, now.Add(completeLease), now, c.Actor())
 		if err != nil {
 			return err
 		}
 		if ok {
-			return s.assemble(ctx, &began, parts, c.Grant)
+			return s.holding(ctx, &began, func() error { return s.assemble(ctx, &began, claim, parts, c.Grant) })
 		}
 		*u = began
 		if ok, err := done(u, now); ok {
@@ -178,11 +181,49 @@ func (s *Service) completeMultipart(ctx context.Context, c models.Caller, u *mod
 	}
 }
 
+// comparable holds what is claimed at complete against what was pinned, before anything is
+// begun: a wrong claim changes nothing.
+func (s *Service) comparable(ctx context.Context, u *models.Upload, claim models.Checksum) error {
+	if claim.IsZero() {
+		return nil
+	}
+	pins, err := s.records.Pins(ctx, u.ID)
+	if err != nil {
+		return err
+	}
+	if want, _ := models.Expected(u, pins); !want.IsZero() && want.Value != claim.Value && models.Uploads.May(u.State, models.UploadCompleted) {
+		return digestMismatch()
+	}
+	return nil
+}
+
+// holding keeps the lease of a Complete alive while do is at it: S3 may take minutes, and
+// a process that died must not hold an upload for as long.
+func (s *Service) holding(ctx context.Context, u *models.Upload, do func() error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		t := time.NewTicker(completeLease / 3)
+		defer t.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-t.C:
+			}
+			if ok, err := s.records.RenewComplete(ctx, *u, s.utc().Add(completeLease)); err == nil && !ok {
+				return // it is over, or another's
+			}
+		}
+	}()
+	return do()
+}
+
 const actorComplete = "complete"
 
 // assemble runs one attempt: list, compare, Complete, verify. u is in completing, and
 // its attempt number is ours. g is the grant of whoever asks, nil if there is none.
-func (s *Service) assemble(ctx context.Context, u *models.Upload, claimed []models.Part, g *models.Grant) error {
+func (s *Service) assemble(ctx context.Context, u *models.Upload, claim models.Checksum, claimed []models.Part, g *models.Grant) error {
 	st, err := s.objects(u.Store)
 	if err != nil {
 		return s.yield(ctx, u, err)
@@ -192,8 +233,11 @@ func (s *Service) assemble(ctx context.Context, u *models.Upload, claimed []mode
 		return s.yield(ctx, u, err)
 	}
 	want, conflict := models.Expected(u, pins)
-	if conflict {
+	if conflict || (!claim.IsZero() && !want.IsZero() && claim.Value != want.Value) {
 		return s.yield(ctx, u, digestMismatch())
+	}
+	if want.IsZero() && !claim.IsZero() {
+		want = claim // S3 compares it; it is not kept, since it may be wrong
 	}
 	var listed []models.Part
 	for p, err := range st.ListParts(ctx, u.Key, u.S3UploadID, u.Checksum.Algorithm) {

@@ -193,6 +193,40 @@ func TestDeclaredChecksumIsHeldAgainstS3s(t *testing.T) {
 	}
 }
 
+// A wrong claim at complete changes nothing: the right one, or none, goes through after it.
+func TestWrongClaimPoisonsNothing(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	body := stack.Bytes(1, 6*mib)
+	for _, c := range []struct {
+		collection string
+		pinned     bool
+		code       models.Code
+	}{{"default", true, models.CodeDigestMismatch}, {"crc64", true, models.CodeDigestMismatch}, {"crc64", false, models.CodeChecksumMismatch}} {
+		v := open(t, s, c.collection, 6*mib)
+		wrong := &models.Checksum{Value: v.Checksum.Algorithm.Sum([]byte("other"))}
+		for _, claim := range []bool{true, false} {
+			// Before any part is there, and after.
+			_, err := s.Service.Complete(t.Context(), stack.Caller("ann"), v.ID, controlplane.CompleteRequest{Checksum: wrong})
+			if claim {
+				wantCode(t, err, models.CodeMissingParts)
+				if c.pinned {
+					send(t, s, v, body)
+				} else {
+					for _, p := range v.Parts {
+						stack.MustSend(t, p, part(v, body, p.Number))
+					}
+				}
+				continue
+			}
+			wantCode(t, err, c.code)
+		}
+		if got := complete(t, s, v.ID); got.State != models.UploadCommitted {
+			t.Errorf("%s: %s", c.collection, got.State)
+		}
+	}
+}
+
 func TestPartsOfACompositeMustBePinned(t *testing.T) {
 	t.Parallel()
 	s := stack.New(t)

@@ -21,7 +21,8 @@ type Records interface {
 	Touch(ctx context.Context, id models.UploadID, seen int, expires, now time.Time) error
 	Pins(ctx context.Context, id models.UploadID) ([]models.Pin, error)
 	Sign(ctx context.Context, g models.Signing) (conflicts []int, ok bool, err error)
-	BeginComplete(ctx context.Context, u models.Upload, value string, lease, now time.Time, actor string) (up models.Upload, ok bool, err error)
+	BeginComplete(ctx context.Context, u models.Upload, lease, now time.Time, actor string) (up models.Upload, ok bool, err error)
+	RenewComplete(ctx context.Context, u models.Upload, lease time.Time) (ok bool, err error)
 	Yield(ctx context.Context, u models.Upload, why string, expires, now time.Time) (ok bool, err error)
 	Attest(ctx context.Context, a models.Attestation) (models.AttestOutcome, error)
 	AttestMany(ctx context.Context, as []models.Attestation, now time.Time) (map[models.UploadID]models.AttestOutcome, error)

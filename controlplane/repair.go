@@ -118,11 +118,11 @@ func (s *Service) takeOverdue(ctx context.Context, u *models.Upload) (bool, erro
 		return err == nil && out != settledAbsent && out != settledForeign, err
 	}
 	now := s.utc()
-	began, ok, err := s.records.BeginComplete(ctx, *u, "", now.Add(completeLease), now, models.ActorRepair)
+	began, ok, err := s.records.BeginComplete(ctx, *u, now.Add(completeLease), now, models.ActorRepair)
 	if err != nil || !ok {
 		return false, err
 	}
-	if err := s.assemble(ctx, &began, nil, nil); err != nil {
+	if err := s.holding(ctx, &began, func() error { return s.assemble(ctx, &began, models.Checksum{}, nil, nil) }); err != nil {
 		if models.ErrorCode(err) == models.CodeStoreUnavailable || models.ErrorCode(err) == models.CodeInternal {
 			return false, err
 		}

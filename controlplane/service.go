@@ -39,7 +39,7 @@ type Service struct {
 const (
 	// completeLease is how long one Complete may be in flight at S3 before another may
 	// try. Complete of thousands of parts takes minutes on some stores.
-	completeLease = 5 * time.Minute
+	completeLease = time.Minute
 	// beginLease is how long an init may be on its way to uploading before a repeated
 	// open takes it over.
 	beginLease = 30 * time.Second

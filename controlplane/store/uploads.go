@@ -150,15 +150,13 @@ func (s *Store) Touch(ctx context.Context, id models.UploadID, seen int, expires
 
 // BeginComplete takes the right to call S3's Complete: uploading → completing, or over
 // from a completing whose lease is dead. The attempt number of the upload it returns
-// fences what follows. A checksum value given now is kept, if none was declared before.
-// ok is false when the guard said no; the upload is then as it stands.
-func (s *Store) BeginComplete(ctx context.Context, u models.Upload, value string, lease, now time.Time, actor string) (up models.Upload, ok bool, err error) {
+// fences what follows. ok is false when the guard said no; the upload is then as it stands.
+func (s *Store) BeginComplete(ctx context.Context, u models.Upload, lease, now time.Time, actor string) (up models.Upload, ok bool, err error) {
 	err = s.within(ctx, "begin complete", func(t tx) error {
 		var r uploadRow
-		n, err := t.read(&r, `UPDATE uploads u SET state = 'completing', attempt = u.attempt + 1, lease_until = @lease,
-				checksum_value = CASE WHEN u.checksum_value = '' THEN @value ELSE u.checksum_value END, updated_at = @now
+		n, err := t.read(&r, `UPDATE uploads u SET state = 'completing', attempt = u.attempt + 1, lease_until = @lease, updated_at = @now
 			WHERE u.id = @id AND u.method = 'multipart' AND (u.state = 'uploading' OR (u.state = 'completing' AND u.lease_until <= @now))
-			RETURNING `+uploadColumns, args{"id": u.ID, "lease": lease, "value": value, "now": now})
+			RETURNING `+uploadColumns, args{"id": u.ID, "lease": lease, "now": now})
 		if err != nil {
 			return err
 		}
@@ -170,6 +168,14 @@ func (s *Store) BeginComplete(ctx context.Context, u models.Upload, value string
 		return t.moved(u.FileID, step(now, "upload", string(u.ID), u.State, models.UploadCompleting, actor, ""))
 	})
 	return up, ok, err
+}
+
+// RenewComplete prolongs the lease of an attempt that is still the upload's. ok is false
+// when it is not.
+func (s *Store) RenewComplete(ctx context.Context, u models.Upload, lease time.Time) (ok bool, err error) {
+	ok, err = s.alone(ctx).one(`UPDATE uploads SET lease_until = @lease WHERE id = @id AND state = 'completing' AND attempt = @attempt`,
+		args{"id": u.ID, "attempt": u.Attempt, "lease": lease})
+	return ok, wrap("renew complete", err)
 }
 
 // Yield gives back the right to complete, fenced by the attempt: completing →

@@ -593,7 +593,7 @@ func flows() []flow {
 func (r *run) beginComplete(v controlplane.UploadView) {
 	r.t.Helper()
 	now := r.w.clock.Now()
-	_, ok, err := r.p.store.BeginComplete(r.p.ctx, v.Upload, "", now.Add(5*time.Minute), now, "owner:ann")
+	_, ok, err := r.p.store.BeginComplete(r.p.ctx, v.Upload, now.Add(5*time.Minute), now, "owner:ann")
 	r.ok(err)
 	if !ok {
 		r.t.Fatal("not begun")
