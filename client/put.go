@@ -77,6 +77,12 @@ func (c *Client) PutFile(ctx context.Context, path string, o PutOptions) (*PutRe
 }
 
 func (c *Client) putFile(ctx context.Context, path string, o PutOptions) (*PutResult, error) {
+	// Looked at before it is opened: a pipe without a writer would not open.
+	if fi, err := os.Stat(path); err != nil {
+		return nil, noPath(err)
+	} else if !fi.Mode().IsRegular() {
+		return nil, errNotRegular
+	}
 	f, err := os.Open(path) // #nosec G304 -- the caller's file
 	if err != nil {
 		return nil, noPath(err)

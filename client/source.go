@@ -75,13 +75,15 @@ func stampOf(fi os.FileInfo) stamp {
 func (s stamp) sameContent(o stamp) bool { return s.Size == o.Size && s.MTime == o.MTime }
 func (s stamp) sameFile(o stamp) bool    { return s == o }
 
+var errNotRegular = errors.New("not a regular file")
+
 func fileSource(f *os.File) (*source, error) {
 	fi, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
 	if !fi.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
+		return nil, errNotRegular
 	}
 	st := stampOf(fi)
 	return &source{
