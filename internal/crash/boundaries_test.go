@@ -170,6 +170,7 @@ func (f *flow) crash(t *testing.T, w *world, n int, when moment) []string {
 		t.Fatalf("%s: %v", at, err)
 	}
 	victim.cut.kill()
+	w.dead(t)
 	if n > 0 && err != nil {
 		// The answer never came. What it said is not known to anybody.
 		defer func() {
