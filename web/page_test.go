@@ -2,8 +2,12 @@ package web_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -48,10 +52,13 @@ func TestUploadPageInChromium(t *testing.T) {
 	t.Parallel()
 	var f *faults
 	b := start(t, pageConfig(t, &f))
-	b.script(t, "page/page.test.js", 10*time.Minute, "FAULTS="+f.URL, "ARTIFACTS="+artifacts(t), "SCRATCH="+t.TempDir(),
+	scratch := t.TempDir()
+	b.script(t, "page/page.test.js", 10*time.Minute, "FAULTS="+f.URL, "ARTIFACTS="+artifacts(t), "SCRATCH="+scratch,
 		"ANN_TOKEN="+b.token(t, "ann"), "BOB_TOKEN="+b.token(t, "bob"),
 		"OLD_TOKEN="+b.token(t, "ann", "--ttl", "1s"),
 		"GRANT_TOKEN="+b.token(t, "ann", "--scope", "upload", "--ttl", "1h", "--grant", `{"collection":"small"}`))
+
+	b.getsTheSame(t, filepath.Join(scratch, "Harbour survey, final cut.mov"))
 
 	// What was cancelled, and what was left by a closed tab, is gone.
 	testkit.Eventually(t, 90*time.Second, func() error {
@@ -80,6 +87,42 @@ func TestUploadPageInChromium(t *testing.T) {
 	if expired == 0 || aborted == 0 {
 		t.Errorf("%d expired, %d aborted: the tab that was closed and the upload that was cancelled prove nothing", expired, aborted)
 	}
+}
+
+// getsTheSame fetches with the CLI what the page sent, and compares.
+func (b *berthd) getsTheSame(t *testing.T, sent string) {
+	t.Helper()
+	var id string
+	if err := b.DB.QueryRow(t.Context(), `SELECT id FROM files WHERE name = $1 AND state = 'active' ORDER BY id LIMIT 1`, filepath.Base(sent)).Scan(&id); err != nil {
+		t.Fatalf("%s: %v", filepath.Base(sent), err)
+	}
+	dir := t.TempDir()
+	cli, back := filepath.Join(dir, "berth"), filepath.Join(dir, "back")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", cli, "../cmd/berth").CombinedOutput(); err != nil {
+		t.Fatalf("build berth: %v: %s", err, out)
+	}
+	get := exec.CommandContext(t.Context(), cli, "get", id, "-o", back)
+	get.Env = append(os.Environ(), "BERTH_URL="+b.URL, "BERTH_TOKEN="+b.token(t, "ann"))
+	if out, err := get.CombinedOutput(); err != nil {
+		t.Fatalf("berth get: %v: %s", err, out)
+	}
+	if was, is := digestOf(t, sent), digestOf(t, back); was != is {
+		t.Errorf("the page sent %s, berth get has %s", was, is)
+	}
+}
+
+func digestOf(t *testing.T, path string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		t.Fatal(err)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 func inBucket(ctx context.Context, i testkit.S3Info) (multiparts, versions int, err error) {
