@@ -29,7 +29,7 @@ type proxyBuffers struct{}
 func (proxyBuffers) Get() []byte  { return *proxyPool.Get().(*[]byte) }
 func (proxyBuffers) Put(b []byte) { proxyPool.Put(&b) }
 
-// slowly lets each request wait, so that there is something to show.
+// slowly is a far server: the wait is what the test is about, nothing waits by it.
 func slowly(int, http.ResponseWriter, *http.Request) bool {
 	time.Sleep(200 * time.Millisecond)
 	return false
