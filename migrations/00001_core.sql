@@ -377,7 +377,7 @@ BEGIN
     FOR part IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
                  WHERE i.inhparent = 'history'::regclass AND c.relname ~ '^history_[0-9]{4}_[0-9]{2}$' LOOP
         IF make_timestamptz(substr(part, 9, 4)::int, substr(part, 14, 2)::int, 1, 0, 0, 0, 'UTC') + interval '1 month' <= before THEN
-            EXECUTE format('DROP TABLE %I', part);
+            EXECUTE format('DROP TABLE IF EXISTS %I', part);
         END IF;
     END LOOP;
 END $$;

@@ -43,7 +43,8 @@ func (a *app) workers(ctx context.Context, c *config.Config, log *slog.Logger, r
 	}
 	repairer := &worker.Repairer{
 		Sweep: service, Keep: db, Quiet: min(repairQuiet, max(tick, time.Second)), Limit: repairLimit, Slack: repairSlack,
-		Now: utcNow, Log: log, Metrics: metrics,
+		History: c.Worker.History.Std(),
+		Now:     utcNow, Log: log, Metrics: metrics,
 	}
 	reap := worker.Loop{
 		Name: "reap", Tick: tick, Wake: wakers.Of(string(models.TaskReap)), Log: log, Beat: metrics.Beat,

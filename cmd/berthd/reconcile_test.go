@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/jackc/pgx/v5"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -101,4 +103,34 @@ func TestReconcileCommand(t *testing.T) {
 	reconcile(exitUsage, "--most", "0")
 	reconcile(exitUsage, "--store", "nowhere")
 	reconcile(exitFailed, "--inventory", "nothing/manifest.json")
+}
+
+// What worker.history says reaches the sweep: an old month of history goes.
+func TestHistoryIsKeptAsConfigured(t *testing.T) {
+	t.Parallel()
+	c := realConfig(t)
+	c.Worker.History = config.Duration(60 * 24 * time.Hour)
+	conn, err := pgx.Connect(t.Context(), c.Database.URL.Reveal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // dropped with its database
+	for _, q := range []string{
+		`SELECT berth_history_partitions(now() - interval '100 days', 0)`,
+		`INSERT INTO history (at, file_id, what, subject, to_state, actor)
+			SELECT now() - d * interval '1 day', 'fil_x', 'file', 'fil_x', 'active', 'test' FROM unnest(ARRAY[0, 100]) AS d`,
+	} {
+		if _, err := conn.Exec(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start(t, c)
+	testkit.Eventually(t, time.Minute, func() error {
+		var n int
+		err := conn.QueryRow(t.Context(), `SELECT count(*) FROM history`).Scan(&n)
+		if err == nil && n != 1 {
+			err = fmt.Errorf("%d rows", n)
+		}
+		return err
+	})
 }

@@ -88,8 +88,9 @@ func (s *Store) EnsureReaps(ctx context.Context, now time.Time, limit int) (int,
 }
 
 // Housekeep keeps what grows without end within bounds: history partitions ahead, expired
-// keys and grants, closed tasks, sent events, old months of history (keep zero keeps all).
-// At most limit rows of a kind a pass.
+// keys and grants, closed tasks, sent events, and what is older than keep of history and of
+// the runs of reconcile (keep zero keeps all). At most limit rows of a kind a pass; history
+// goes by whole months.
 func (s *Store) Housekeep(ctx context.Context, now time.Time, keep time.Duration, limit int) error {
 	t := s.alone(ctx)
 	var errs []error
@@ -110,7 +111,11 @@ func (s *Store) Housekeep(ctx context.Context, now time.Time, keep time.Duration
 	run("drop sent events", `DELETE FROM outbox WHERE id IN
 		(SELECT id FROM outbox WHERE state IN ('sent', 'cancelled') AND closed_at <= @old LIMIT @limit)`, a)
 	if keep > 0 {
-		run("drop old history", `SELECT berth_history_drop(@before)`, args{"before": now.Add(-keep)})
+		a["before"] = now.Add(-keep)
+		run("drop old history", `SELECT berth_history_drop(@before)`, args{"before": a["before"]})
+		run("drop old runs", `DELETE FROM reconciliations WHERE id IN (SELECT id FROM reconciliations r
+			WHERE finished_at <= @before AND NOT EXISTS (SELECT 1 FROM condemned c WHERE c.run_id = r.id) LIMIT @limit)`,
+			args{"before": a["before"], "limit": limit})
 	}
 	return errors.Join(errs...)
 }

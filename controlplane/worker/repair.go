@@ -30,7 +30,7 @@ type Repairer struct {
 	Sweep   Sweeper
 	Keep    Keeper
 	Quiet   time.Duration // of a session before it is looked at
-	History time.Duration // how long history is kept; 0: for ever
+	History time.Duration // how long history and runs of reconcile are kept; 0: for ever
 	Limit   int           // records of a kind a pass
 	Slack   time.Duration // past a deadline before it is worth an alarm
 	Now     func() time.Time

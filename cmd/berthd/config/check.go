@@ -48,6 +48,9 @@ func (l *loader) check() {
 	if c.Worker.Reconcile != 0 {
 		l.between("worker.reconcile", c.Worker.Reconcile, time.Minute, 31*24*time.Hour)
 	}
+	if c.Worker.History != 0 {
+		l.between("worker.history", c.Worker.History, 31*day, 100*365*day)
+	}
 	l.count("worker.concurrency.replicate", c.Worker.Concurrency.Replicate, 256)
 	l.count("worker.concurrency.process", c.Worker.Concurrency.Process, 256)
 	l.count("worker.concurrency.reap", c.Worker.Concurrency.Reap, 256)

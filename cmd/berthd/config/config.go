@@ -91,6 +91,7 @@ type Worker struct {
 	Interval    Duration    `yaml:"interval,omitempty"`
 	Lease       Duration    `yaml:"lease,omitempty"`
 	Reconcile   Duration    `yaml:"reconcile"` // 0: never
+	History     Duration    `yaml:"history"`   // 0: for ever
 	Concurrency Concurrency `yaml:"concurrency,omitempty"`
 }
 

@@ -21,6 +21,7 @@ func (l *loader) defaults(environ []string) {
 	fallback(l, "events.visibility", &c.Events.Visibility, Duration(time.Minute))
 	fallback(l, "worker.interval", &c.Worker.Interval, Duration(time.Minute))
 	fallback(l, "worker.reconcile", &c.Worker.Reconcile, Duration(24*time.Hour))
+	fallback(l, "worker.history", &c.Worker.History, Duration(400*day))
 	fallback(l, "worker.lease", &c.Worker.Lease, Duration(2*time.Minute))
 	fallback(l, "worker.concurrency.replicate", &c.Worker.Concurrency.Replicate, 4)
 	fallback(l, "worker.concurrency.process", &c.Worker.Concurrency.Process, 8)
