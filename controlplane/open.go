@@ -52,7 +52,7 @@ func (s *Service) Open(ctx context.Context, c models.Caller, req OpenRequest) (U
 		return v, err
 	case models.OpenedReplayed, models.OpenedReplayedContinued:
 		if u.State == models.UploadInit && now.Sub(u.UpdatedAt) < beginLease {
-			return UploadView{}, models.Errorf(models.CodeIdempotencyInProgress, "the first request with this key is still running")
+			return UploadView{}, errKeyRunning
 		}
 		v, err := s.goOn(ctx, c, u)
 		v.Replayed, v.Resumed = true, outcome == models.OpenedReplayedContinued
@@ -67,7 +67,7 @@ func (s *Service) Open(ctx context.Context, c models.Caller, req OpenRequest) (U
 		}
 		return UploadView{}, e
 	case models.OpenedConflict:
-		return UploadView{}, models.Errorf(models.CodeIdempotencyConflict, "the Idempotency-Key was used for another request")
+		return UploadView{}, errKeyConflict
 	case models.OpenedTooMany:
 		return UploadView{}, models.Errorf(models.CodeQuotaExceeded, "the owner has too many open uploads in this collection").With("max_open", o.Collection.MaxOpen)
 	case models.OpenedOverGrant:

@@ -13,6 +13,9 @@ import (
 type Records interface {
 	Ping(ctx context.Context) error
 	Open(ctx context.Context, o models.Opening) (models.OpenOutcome, models.Upload, models.File, error)
+	TakeKey(ctx context.Context, k models.KeyTaking) (models.KeyOutcome, models.KeptAnswer, error)
+	FinishKey(ctx context.Context, k models.KeyTaking, a models.KeptAnswer) (ok bool, err error)
+	DropKey(ctx context.Context, k models.KeyTaking) (ok bool, err error)
 	Upload(ctx context.Context, w models.Whose, id models.UploadID) (models.Upload, models.File, error)
 	UploadOf(ctx context.Context, w models.Whose, stores []models.StoreName, key, s3UploadID string) (models.UploadID, error)
 	UploadsAt(ctx context.Context, store models.StoreName, keys []string) (map[string]models.Upload, error)

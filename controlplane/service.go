@@ -47,8 +47,6 @@ const (
 	minURLExpiry = time.Second
 	// readExpiry is the life of a read URL where the collection sets none.
 	readExpiry = 15 * time.Minute
-	// idempotencyTTL is how long an Idempotency-Key stands for its answer.
-	idempotencyTTL = 24 * time.Hour
 	// firstParts is how many URLs the answer to open carries.
 	firstParts = 4
 )

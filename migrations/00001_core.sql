@@ -389,16 +389,19 @@ CREATE TABLE idempotency (
     owner        text NOT NULL,
     key          text NOT NULL,
     request_hash bytea NOT NULL,
-    -- the answer, once there is one: a status and a body without URLs (these are
-    -- signed anew), or the upload that the answer is about
+    -- The answer, once there is one: of open the upload that it is about (its URLs are
+    -- signed anew), of everything else the words themselves, which hold no URL.
     state        text NOT NULL CHECK (state IN ('running', 'done')),
     subject      text,
     status       integer,
+    location     text NOT NULL DEFAULT '',
     body         bytea,
+    -- a running one that is past it has died; it tells one taking from the next
     locked_until timestamptz NOT NULL,
     expires_at   timestamptz NOT NULL,
     PRIMARY KEY (tenant, owner, key),
-    CONSTRAINT idempotency_done CHECK ((state = 'done') = (status IS NOT NULL))
+    CONSTRAINT idempotency_done CHECK ((state = 'done') = (status IS NOT NULL)),
+    CONSTRAINT idempotency_answer CHECK ((state = 'done') = ((subject IS NOT NULL) <> (body IS NOT NULL)))
 );
 CREATE INDEX idempotency_expiry ON idempotency (expires_at);
 

@@ -68,6 +68,36 @@ const (
 	OpenedTooMany           OpenOutcome = "too_many" // open uploads
 )
 
+// KeyTaking takes an idempotency key for one request of its owner.
+type KeyTaking struct {
+	Tenant Tenant
+	Owner  Owner
+	Key    string
+	Hash   []byte // of what is asked for
+	// Lease is until when the request is believed to run. It is what tells this taking from
+	// a later one, whose lease ends later.
+	Lease   time.Time
+	Expires time.Time // the end of the key
+	Now     time.Time
+}
+
+// KeyOutcome is what became of taking a key.
+type KeyOutcome string
+
+const (
+	KeyTaken    KeyOutcome = "taken"
+	KeyAnswered KeyOutcome = "answered" // the same request has its answer
+	KeyRunning  KeyOutcome = "running"  // the same request has none yet
+	KeyConflict KeyOutcome = "conflict" // the key stands for another request
+)
+
+// KeptAnswer is an answer as it went out, without URLs that let anybody do anything.
+type KeptAnswer struct {
+	Status   int
+	Location string // "" is none
+	Body     []byte // JSON
+}
+
 // Signing is what is stored before URLs leave the house: the pins, and how long the
 // last URL can be used.
 type Signing struct {

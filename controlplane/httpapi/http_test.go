@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,12 @@ type recorder struct {
 	err    error
 	hold   func(context.Context) // runs before the answer
 	parts  []models.SignedPart
+	state  models.UploadState // of what is completed; "" is committed
+	// of keyed requests
+	kept     *models.KeptAnswer
+	keyErr   error
+	finished []models.KeptAnswer
+	dropped  int
 }
 
 func (r *recorder) note(ctx context.Context, c models.Caller, what any) error {
@@ -130,7 +137,7 @@ func (r *recorder) Parts(ctx context.Context, c models.Caller, id models.UploadI
 func (r *recorder) Complete(ctx context.Context, c models.Caller, _ models.UploadID, req controlplane.CompleteRequest) (controlplane.UploadView, error) {
 	v := anUpload()
 	f := aFile()
-	v.State, v.Attested, v.File = models.UploadCommitted, f.Checksum, &f
+	v.State, v.Attested, v.File = cmp.Or(r.state, models.UploadCommitted), f.Checksum, &f
 	return v, r.note(ctx, c, req)
 }
 func (r *recorder) Commit(ctx context.Context, c models.Caller, _ models.UploadID, req controlplane.CommitRequest) (models.File, error) {
@@ -139,6 +146,13 @@ func (r *recorder) Commit(ctx context.Context, c models.Caller, _ models.UploadI
 func (r *recorder) Abort(ctx context.Context, c models.Caller, id models.UploadID) (controlplane.UploadView, error) {
 	return anUpload(), r.note(ctx, c, id)
 }
+func (r *recorder) TakeKey(context.Context, models.Caller, string, []byte) (controlplane.KeyedRequest, *models.KeptAnswer, error) {
+	return controlplane.KeyedRequest{}, r.kept, r.keyErr
+}
+func (r *recorder) FinishKey(_ context.Context, _ controlplane.KeyedRequest, a models.KeptAnswer) {
+	r.finished = append(r.finished, a)
+}
+func (r *recorder) DropKey(context.Context, controlplane.KeyedRequest) { r.dropped++ }
 func (r *recorder) Files(ctx context.Context, c models.Caller, q controlplane.FileQuery) (controlplane.FilePage, error) {
 	return controlplane.FilePage{Files: []models.File{aFile()}, NextCursor: "next"}, r.note(ctx, c, q)
 }

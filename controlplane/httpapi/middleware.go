@@ -26,6 +26,8 @@ type exchange struct {
 	caller models.Caller
 	code   models.Code
 	err    error
+	// unsettled marks an answer of success that a repetition may find to be another.
+	unsettled bool
 }
 
 const exchangeKey = "berth.exchange"

@@ -19,6 +19,10 @@ type Service interface {
 	Commit(ctx context.Context, caller models.Caller, id models.UploadID, req controlplane.CommitRequest) (models.File, error)
 	Abort(ctx context.Context, caller models.Caller, id models.UploadID) (controlplane.UploadView, error)
 
+	TakeKey(ctx context.Context, caller models.Caller, key string, hash []byte) (controlplane.KeyedRequest, *models.KeptAnswer, error)
+	FinishKey(ctx context.Context, req controlplane.KeyedRequest, a models.KeptAnswer)
+	DropKey(ctx context.Context, req controlplane.KeyedRequest)
+
 	Form(ctx context.Context, caller models.Caller, id models.UploadID) (models.SignedForm, time.Time, error)
 	UploadOf(ctx context.Context, caller models.Caller, key, s3UploadID string) (models.UploadID, error)
 	Bucket(store models.StoreName) string

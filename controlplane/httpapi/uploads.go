@@ -190,6 +190,7 @@ func (a *API) completeUpload(c *gin.Context) {
 		return
 	}
 	view, err := a.Service.Complete(c.Request.Context(), exchangeOf(c).caller, id, req)
+	exchangeOf(c).unsettled = view.State != models.UploadCompleted && view.State != models.UploadCommitted
 	answerUpload(c, view, err)
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"time"
 
 	"berth/models"
 )
@@ -113,7 +112,7 @@ func (t tx) replay(o models.Opening) (models.OpenOutcome, models.Upload, models.
 	taken, err := t.one(`INSERT INTO idempotency AS i (tenant, owner, key, request_hash, state, locked_until, expires_at)
 		VALUES (@tenant, @owner, @key, @hash, 'running', @now, @expires)
 		ON CONFLICT (tenant, owner, key) DO UPDATE
-		   SET request_hash = EXCLUDED.request_hash, state = 'running', subject = NULL, status = NULL, body = NULL,
+		   SET request_hash = EXCLUDED.request_hash, state = 'running', subject = NULL, status = NULL, location = '', body = NULL,
 		       locked_until = EXCLUDED.locked_until, expires_at = EXCLUDED.expires_at
 		 WHERE i.expires_at <= @now`, a)
 	if err != nil || taken {
@@ -298,12 +297,4 @@ func (t tx) insertTask(k models.Task, file models.FileID) error {
 		args{"id": k.ID, "kind": k.Kind, "target": k.Target, "file": file, "run_at": k.RunAt, "max": k.MaxAttempts,
 			"now": k.CreatedAt})
 	return err
-}
-
-// ExpireIdempotency removes keys whose answers are no longer kept, at most limit.
-func (s *Store) ExpireIdempotency(ctx context.Context, now time.Time, limit int) (int64, error) {
-	n, err := s.alone(ctx).exec(`DELETE FROM idempotency WHERE (tenant, owner, key) IN
-		(SELECT tenant, owner, key FROM idempotency WHERE expires_at <= @now LIMIT @limit)`,
-		args{"now": now, "limit": limit})
-	return n, wrap("expire idempotency keys", err)
 }

@@ -46,6 +46,7 @@ type state struct {
 	Version string
 	S3ID    string
 	Queue   string
+	Answer  string
 	Events  []models.ObjectEvent
 }
 
@@ -343,6 +344,45 @@ func commits(ctx context.Context, s *state, p *process) error {
 	return err
 }
 
+// commitsKeyed is commits with an Idempotency-Key, as a server does it.
+func commitsKeyed(ctx context.Context, s *state, p *process) error {
+	req, kept, err := p.service.TakeKey(ctx, caller(ann), "key", []byte("hash"))
+	if err != nil {
+		return err
+	}
+	if kept != nil {
+		if s.Answer != "" && s.Answer != string(kept.Body) {
+			return fmt.Errorf("F6: answered %s, and before %s", kept.Body, s.Answer)
+		}
+		s.Answer = string(kept.Body)
+		return nil
+	}
+	f, err := p.service.Commit(ctx, caller(ann), s.Upload, controlplane.CommitRequest{Name: "b.pdf"})
+	if err != nil {
+		return err
+	}
+	answer := fmt.Sprintf("%s is %s", f.Name, f.State)
+	p.service.FinishKey(ctx, req, models.KeptAnswer{Status: http.StatusOK, Body: []byte(answer)})
+	s.Answer = answer
+	return nil
+}
+
+// commitsKeyedAgain repeats it until it is answered: a key whose process died is "still
+// running" for a while. Then the file moves on, and the answer does not.
+func commitsKeyedAgain(r *run) {
+	r.t.Helper()
+	err := commitsKeyed(r.p.ctx, &r.s, r.p)
+	if models.ErrorCode(err) == models.CodeIdempotencyInProgress {
+		r.w.clock.Advance(time.Minute)
+		err = commitsKeyed(r.p.ctx, &r.s, r.p)
+	}
+	r.ok(err)
+	name := "c.pdf"
+	_, err = r.p.service.Patch(r.p.ctx, caller(ann), r.s.File, controlplane.PatchRequest{Name: &name})
+	r.ok(err)
+	r.ok(commitsKeyed(r.p.ctx, &r.s, r.p))
+}
+
 var (
 	anyFile = []string{"", "failed"}
 	onlyOK  = []string{"active"}
@@ -461,6 +501,8 @@ func flows() []flow {
 		}, act: settle, uploads: 1, files: []string{"failed"}},
 		{name: "commit", prepare: func(r *run) { r.sent(request("draft", small)); r.complete() },
 			act: commits, again: same(func(r *run) error { return commits(r.p.ctx, &r.s, r.p) }), uploads: 1, files: onlyOK},
+		{name: "commit with a key", prepare: func(r *run) { r.sent(request("draft", small)); r.complete() },
+			act: commitsKeyed, again: commitsKeyedAgain, uploads: 1, files: onlyOK},
 		{name: "commit over a foreign version", prepare: func(r *run) {
 			r.sent(request("draft", large))
 			r.complete()

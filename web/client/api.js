@@ -71,12 +71,12 @@ export class Api {
 
   /** @param {string} id @param {import("./wire.js").CommitRequest} body @param {AbortSignal} [signal] @returns {Promise<import("./wire.js").FileRecord>} */
   commit(id, body, signal) {
-    return this.call({ op: "commit", method: "POST", path: `/v1/uploads/${id}/commit`, body, signal });
+    return this.call({ op: "commit", method: "POST", path: `/v1/uploads/${id}/commit`, body, key: newKey(), signal });
   }
 
   /** @param {string} id @param {AbortSignal} [signal] @returns {Promise<import("./wire.js").Upload>} */
   abort(id, signal) {
-    return this.call({ op: "abort", method: "DELETE", path: `/v1/uploads/${id}`, signal, attempts: 3, keepalive: true });
+    return this.call({ op: "abort", method: "DELETE", path: `/v1/uploads/${id}`, key: newKey(), signal, attempts: 3, keepalive: true });
   }
 
   /** @param {{ collection?: string, state?: string, cursor?: string, limit?: number }} [q] @param {AbortSignal} [signal] @returns {Promise<import("./wire.js").FileList>} */
@@ -102,7 +102,7 @@ export class Api {
 
   /** @param {string} id @param {AbortSignal} [signal] @returns {Promise<import("./wire.js").FileRecord>} */
   remove(id, signal) {
-    return this.call({ op: "delete", method: "DELETE", path: `/v1/files/${id}`, signal });
+    return this.call({ op: "delete", method: "DELETE", path: `/v1/files/${id}`, key: newKey(), signal });
   }
 
   /**

@@ -26,6 +26,26 @@ test("a small file takes three requests, and states its checksum", async () => {
   assert.equal(r.file.state, "active");
 });
 
+test("what changes something has one idempotency key, kept across its retries", async () => {
+  const f = new Fake();
+  const seen = new Map();
+  f.onCall = (name) => {
+    seen.set(name, (seen.get(name) ?? 0) + 1);
+    return seen.get(name) === 1 ? { status: 503, code: "STORE_UNAVAILABLE" } : { status: 404, code: "NOT_FOUND" };
+  };
+  const { api } = f.client();
+  await Promise.allSettled([api.commit("upl_1", { name: "n" }), api.abort("upl_1"), api.remove("fil_1")]);
+  const keys = new Map();
+  for (const [name, , key] of f.calls) keys.set(name, [...(keys.get(name) ?? []), key]);
+  assert.equal(keys.size, 3);
+  const all = new Set();
+  for (const [name, [first, second, ...more]] of keys) {
+    assert.ok(first?.length >= 16 && first === second && more.length === 0, name);
+    all.add(first);
+  }
+  assert.equal(all.size, 3);
+});
+
 test("a large file is sent in parts, each pinned, not more than allowed at once", async () => {
   const f = new Fake({ singleMax: 0 });
   f.onPut = () => new Promise((ok) => setTimeout(ok, 5));
