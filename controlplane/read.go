@@ -34,7 +34,9 @@ func (s *Service) ContentURL(ctx context.Context, c models.Caller, id models.Fil
 		return ReadURL{}, err
 	}
 	col := s.policy(f.Collection)
-	if col.VerifyOnRead {
+	// A null version is whatever lies there: without versions of their own, other bytes may
+	// have taken the place of those that were verified.
+	if col.VerifyOnRead || r.VersionID == models.NullVersion {
 		if err := s.intact(ctx, st, f, r); err != nil {
 			return ReadURL{}, err
 		}
@@ -64,6 +66,8 @@ func (s *Service) intact(ctx context.Context, st Objects, f models.File, r model
 		return unavailable(err)
 	case o.VersionID != r.VersionID:
 		return corrupt("another version")
+	case f.UploadID != "" && o.UploadID != f.UploadID && r.Primary:
+		return corrupt("another upload")
 	case o.Size != f.Size:
 		return corrupt("another size")
 	case !f.Checksum.IsZero() && !attests(o, f.Checksum):

@@ -79,6 +79,11 @@ func (s *Service) late(ctx context.Context, u *models.Upload, o models.Object) e
 	switch u.State {
 	case models.UploadCompleted, models.UploadCommitted:
 		if o.VersionID == u.VersionID {
+			if o.UploadID != u.ID || o.ETag != u.ETag {
+				// Only a null version can be other than it was: the bucket keeps none.
+				s.log.ErrorContext(ctx, "a verified object was overwritten in a bucket without versions; its file is not readable any more",
+					"file", u.FileID, "store", u.Store)
+			}
 			return nil
 		}
 		return s.records.NoteForeign(ctx, models.ForeignVersion{Store: u.Store, Key: u.Key, VersionID: o.VersionID,

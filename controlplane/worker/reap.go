@@ -237,15 +237,22 @@ func (r *Reaper) remove(ctx context.Context, st ReapObjects, k models.Task, p mo
 	if err != nil {
 		return err
 	}
-	failed := map[string]*models.ObjectError{}
+	failed := map[string]bool{}
 	for _, d := range results {
-		if d.Err != nil {
-			failed[d.VersionID] = d.Err
+		if d.Err == nil {
+			continue
 		}
+		failed[d.VersionID] = true
+		// A lock or a policy does not pass by itself: one such refusal stands for all.
+		final := d.Err.Kind == models.ObjectLocked || d.Err.Kind == models.ObjectDenied
+		if o.Failure == "" || (final && !o.Final) {
+			o.Failure = fmt.Sprintf("%s: %s, of version %s", d.Err.Kind, d.Err.Code, d.VersionID)
+		}
+		o.Final = o.Final || final
 	}
 	gone := make([]models.ObjectVersion, 0, len(batch))
 	for _, v := range batch {
-		if failed[v.VersionID] == nil {
+		if !failed[v.VersionID] {
 			gone = append(gone, v)
 			o.Versions++
 			o.Bytes += v.Size
@@ -256,15 +263,6 @@ func (r *Reaper) remove(ctx context.Context, st ReapObjects, k models.Task, p mo
 			return err
 		} else if !ok {
 			return errLeaseLost
-		}
-	}
-	for _, e := range failed {
-		// One refusal stands for all: a lock or a policy does not pass by itself.
-		if e.Kind == models.ObjectLocked || e.Kind == models.ObjectDenied {
-			o.Final = true
-		}
-		if o.Failure == "" || o.Final {
-			o.Failure = string(e.Kind) + ": " + e.Code
 		}
 	}
 	return nil

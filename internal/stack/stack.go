@@ -75,7 +75,13 @@ func Collections() map[string]models.Collection {
 // New makes a stack of its own for one test.
 func New(t testing.TB) *Stack {
 	t.Helper()
-	s := &Stack{DSN: testkit.DB(t), S3: testkit.S3(t), Clock: testkit.NewClock()}
+	return On(t, testkit.S3(t))
+}
+
+// On makes a stack on a bucket that is there.
+func On(t testing.TB, bucket testkit.S3Info) *Stack {
+	t.Helper()
+	s := &Stack{DSN: testkit.DB(t), S3: bucket, Clock: testkit.NewClock()}
 	var err error
 	if s.Store, err = store.Open(t.Context(), s.DSN, store.Options{}); err != nil {
 		t.Fatal(err)
