@@ -120,8 +120,11 @@ func (s *Service) completeSingle(ctx context.Context, u *models.Upload, claim mo
 		if err != nil {
 			return err
 		}
-		o, err := st.Head(ctx, u.Key, "")
-		if err == nil && o.UploadID == u.ID && !attests(o, claim) {
+		o, ok, err := s.ours(ctx, st, u)
+		if err != nil {
+			return err
+		}
+		if ok && !attests(o, claim) {
 			return digestMismatch()
 		}
 	}

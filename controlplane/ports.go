@@ -63,6 +63,7 @@ type Objects interface {
 	CompleteMultipart(ctx context.Context, spec models.CompleteSpec) (models.Object, error)
 	AbortMultipart(ctx context.Context, key, s3UploadID string) error
 	ListMultiparts(ctx context.Context, prefix string) iter.Seq2[models.OpenMultipart, error]
+	ListVersions(ctx context.Context, prefix string) iter.Seq2[models.ObjectVersion, error]
 	Head(ctx context.Context, key, versionID string) (models.Object, error)
 	PresignParts(ctx context.Context, key, s3UploadID string, parts []models.PartToSign, alg models.Algorithm, expires time.Duration, now time.Time) ([]models.SignedPart, time.Time, error)
 	PresignPut(ctx context.Context, spec models.ObjectSpec, size int64, digest []byte, expires time.Duration, now time.Time) (models.SignedPart, time.Time, error)

@@ -21,7 +21,8 @@ const (
 // verify is the one door to completed (F1), entered from three sides: the event, the
 // complete call and the repair sweep. It asks S3 for exactly one version, with
 // checksums, and compares upload id, size and checksum with what was declared. version
-// "" is whatever lies there now.
+// "" is whatever lies there now. Where that is not ours, it is noted, and ours may lie
+// beneath it.
 func (s *Service) verify(ctx context.Context, u *models.Upload, version, actor string) (settlement, error) {
 	st, err := s.objects(u.Store)
 	if err != nil {
@@ -35,6 +36,70 @@ func (s *Service) verify(ctx context.Context, u *models.Upload, version, actor s
 	if err != nil {
 		return "", unavailable(err)
 	}
+	out, err := s.compare(ctx, u, o, actor)
+	if err != nil || out != settledForeign {
+		return out, err
+	}
+	own, ok, err := s.beneath(ctx, st, u, o.VersionID)
+	if err != nil || !ok {
+		return out, err
+	}
+	return s.compare(ctx, u, own, actor)
+}
+
+// ours is the newest version of an upload's key that is the upload's own; ok is false
+// where there is none.
+func (s *Service) ours(ctx context.Context, st Objects, u *models.Upload) (o models.Object, ok bool, err error) {
+	o, err = st.Head(ctx, u.Key, "")
+	switch {
+	case models.ObjectKind(err) == models.ObjectAbsent:
+		return models.Object{}, false, nil
+	case err != nil:
+		return models.Object{}, false, unavailable(err)
+	case o.UploadID == u.ID:
+		return o, true, nil
+	}
+	return s.beneath(ctx, st, u, o.VersionID)
+}
+
+// beneathMost bounds how many versions of one key are asked about.
+const beneathMost = 64
+
+// beneath looks for the upload's own version under one that is not: somebody with the
+// bucket's credentials wrote over the key before it was verified.
+func (s *Service) beneath(ctx context.Context, st Objects, u *models.Upload, foreign string) (o models.Object, ok bool, err error) {
+	asked := 0
+	for v, err := range st.ListVersions(ctx, u.Key) {
+		switch {
+		case models.ObjectKind(err) == models.ObjectDenied:
+			s.log.WarnContext(ctx, "the versions of a key that was written over may not be listed; an upload's own is not found beneath",
+				"upload", u.ID, "store", u.Store)
+			return models.Object{}, false, nil
+		case err != nil:
+			return models.Object{}, false, unavailable(err)
+		case v.Key != u.Key: // a prefix is not a key; the key itself comes first
+			return models.Object{}, false, nil
+		case v.Marker, v.VersionID == foreign, !u.Undeclared && v.Size != u.Size:
+			continue
+		}
+		if asked++; asked > beneathMost {
+			s.log.WarnContext(ctx, "too many versions were written over an upload's own", "upload", u.ID, "store", u.Store)
+			return models.Object{}, false, nil
+		}
+		o, err := st.Head(ctx, u.Key, v.VersionID)
+		switch {
+		case models.ObjectKind(err) == models.ObjectAbsent:
+		case err != nil:
+			return models.Object{}, false, unavailable(err)
+		case o.UploadID == u.ID:
+			return o, true, nil
+		}
+	}
+	return models.Object{}, false, nil
+}
+
+// compare judges an object until nothing changed meanwhile.
+func (s *Service) compare(ctx context.Context, u *models.Upload, o models.Object, actor string) (settlement, error) {
 	// What is declared or pinned may change while it is compared; the row's lock tells, and
 	// then it is compared again.
 	for range 5 {

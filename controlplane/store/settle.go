@@ -262,7 +262,11 @@ func (t tx) attach(u models.Upload, f models.File, steps bool, actor string, now
 	}
 	if other, err := t.foreign(models.Replica{Store: u.Store, Key: u.Key}); err != nil {
 		return err
-	} else if len(other) == 0 && !u.Contested { // else the task has something to remove
+	} else if len(other) > 0 { // the task has something to remove, and need not wait for the upload's end any more
+		if err := t.reapNow(models.Replica{ID: u.ReplicaID, FileID: u.FileID}, now); err != nil {
+			return err
+		}
+	} else if !u.Contested { // else a second multipart may have been begun, and is to be looked for
 		if err := t.cancelTasks(models.TaskReap, string(u.ReplicaID), u.FileID, actor, now); err != nil {
 			return err
 		}

@@ -91,10 +91,11 @@ locals {
     ]
   }
 
-  # On the bucket, of keys under the prefix.
+  # On the bucket, of keys under the prefix: to reap every version of a key, and to find an
+  # upload's own beneath one that was written over it.
   listing_actions = {
-    api      = []
-    events   = []
+    api      = ["s3:ListBucketVersions"]
+    events   = ["s3:ListBucketVersions"]
     worker   = ["s3:ListBucketVersions"]
     operator = ["s3:ListBucketVersions"]
   }
