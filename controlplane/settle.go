@@ -9,7 +9,7 @@ import (
 )
 
 // settleAtOnce bounds how many objects a batch of events asks S3 for side by side.
-const settleAtOnce = 16
+const settleAtOnce = 32
 
 // told is what a batch of events says of one upload.
 type told struct {

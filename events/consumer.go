@@ -54,6 +54,8 @@ type Config struct {
 
 const (
 	batchSize   = 10  // SQS's most for each of its batches
+	together    = 128 // messages that are settled together
+	settlers    = 2   // how many such batches side by side: one asks S3 while the other writes
 	chunkSize   = 512 // events in one call of Settle
 	callTimeout = 10 * time.Second
 	deleteTries = 4
@@ -116,14 +118,49 @@ func (c *Consumer) Run(ctx context.Context) {
 			cancel()
 		}
 	}()
-	var all sync.WaitGroup
+	hauls := make(chan *haul, together/batchSize)
+	var polling, settling sync.WaitGroup
 	for i := range c.Pollers {
-		all.Go(func() { c.poll(ctx, work, i) })
+		polling.Go(func() { c.poll(ctx, work, i, hauls) })
 	}
-	all.Wait()
+	for range settlers {
+		settling.Go(func() { c.settleHauls(work, hauls) })
+	}
+	polling.Wait()
+	close(hauls)
+	settling.Wait()
 }
 
-func (c *Consumer) poll(ctx, work context.Context, poller int) {
+// haul is what one receive brought. It is kept hidden until release.
+type haul struct {
+	msgs    []*message
+	release func()
+}
+
+// settleHauls settles what the pollers bring, and what has come meanwhile together with
+// it: a batch grows with the load, and with it what one look-up and one transaction carry.
+func (c *Consumer) settleHauls(work context.Context, hauls <-chan *haul) {
+	for h := range hauls {
+		batch, n := []*haul{h}, len(h.msgs)
+	more:
+		for n+batchSize <= together {
+			select {
+			case h, ok := <-hauls:
+				if !ok {
+					break more
+				}
+				batch, n = append(batch, h), n+len(h.msgs)
+			default:
+				break more
+			}
+		}
+		c.handle(work, batch, false)
+	}
+}
+
+// poll receives until ctx ends. What it brings is settled by settleHauls, but for a trial,
+// whose end it waits for.
+func (c *Consumer) poll(ctx, work context.Context, poller int, hauls chan<- *haul) {
 	failures := 0
 	for {
 		trial, ok := c.breaker.enter(ctx)
@@ -158,7 +195,12 @@ func (c *Consumer) poll(ctx, work context.Context, poller int) {
 			}
 			continue
 		}
-		c.handle(work, msgs, trial)
+		h := &haul{msgs, c.hold(msgs)}
+		if trial {
+			c.handle(work, []*haul{h}, true)
+			continue
+		}
+		hauls <- h // settleHauls takes it, however long that is: no more is received meanwhile
 	}
 }
 
@@ -224,10 +266,15 @@ func (c *Consumer) noteOldest(poller int, msgs []*message) {
 }
 
 // handle brings one batch of messages to their ends.
-func (c *Consumer) handle(work context.Context, msgs []*message, trial bool) {
-	release := c.hold(msgs)
+func (c *Consumer) handle(work context.Context, hauls []*haul, trial bool) {
+	var msgs []*message
+	for _, h := range hauls {
+		msgs = append(msgs, h.msgs...)
+	}
 	tried, passing := c.settle(work, msgs)
-	release()
+	for _, h := range hauls {
+		h.release()
+	}
 
 	switch {
 	case work.Err() != nil:

@@ -127,6 +127,16 @@ func (w *wire) received(body string) int {
 	return w.receives[body]
 }
 
+func (w *wire) total() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, r := range w.receives {
+		n += r
+	}
+	return n
+}
+
 func (w *wire) client(q testkit.SQSInfo) *sqs.Client {
 	return sqs.New(sqs.Options{
 		BaseEndpoint: &q.Endpoint, Region: q.Region, HTTPClient: &http.Client{Transport: w}, Retryer: aws.NopRetryer{},
@@ -318,9 +328,9 @@ func TestPoisonGoesToTheDLQ(t *testing.T) {
 // A batch that is deleted in part is deleted in full.
 func TestPartialDeleteFailures(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(c *Config) { c.Pollers = 1 }) // the faults take turns
+	b := newBench(t, nil)
 	var mu sync.Mutex
-	batches := 0
+	tries := map[string]int{} // by receipt; what is tried together has been so from its first time
 	b.wire.fault = func(action string, request []byte) ([]byte, int, error) {
 		if action != "DeleteMessageBatch" {
 			return nil, 0, nil
@@ -333,15 +343,17 @@ func TestPartialDeleteFailures(t *testing.T) {
 			return nil, 0, err
 		}
 		mu.Lock()
-		batches++
-		n := batches
+		for _, e := range in.Entries {
+			tries[e.ReceiptHandle]++
+		}
+		n := tries[in.Entries[0].ReceiptHandle]
 		mu.Unlock()
-		switch {
-		case n%4 == 1: // the call itself fails
+		switch n {
+		case 1: // the call itself fails
 			return []byte(`{"__type":"InternalFailure"}`), 500, nil
-		case n%4 == 2: // the connection fails
+		case 2: // the connection fails
 			return nil, 0, errors.New("connection reset")
-		case n%4 == 3: // half of it
+		case 3: // half of it
 			var out struct {
 				Successful []map[string]string
 				Failed     []map[string]any
@@ -541,6 +553,46 @@ func TestStopFinishes(t *testing.T) {
 	stop()
 	if v, h := b.count(t, b.QueueURL); v+h != 0 {
 		t.Errorf("%d visible, %d hidden", v, h)
+	}
+}
+
+// While settling is slow, what waits stays in the queue: the consumer holds a bounded
+// number of messages, however many there are. What it holds is then settled together.
+func TestBacklogStaysInTheQueue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	const most = settlers*together + together/batchSize*batchSize + 2*batchSize // in batches, between, and one haul a poller
+	goOn := make(chan struct{})
+	b.settler.do = func(_ context.Context, e models.ObjectEvent, times int) error {
+		<-goOn
+		return nil
+	}
+	names, bodies := keys(2 * most)
+	b.send(t, bodies...)
+	b.run(t)
+	// Held at the least: one haul a settler, the full channel, and one haul a poller.
+	testkit.Eventually(t, 30*time.Second, func() error {
+		if n := b.wire.total(); n < (settlers+together/batchSize+2)*batchSize {
+			return fmt.Errorf("%d received", n)
+		}
+		return nil
+	})
+	if n := b.wire.total(); n > most {
+		t.Errorf("%d messages in hand, at most %d may be", n, most)
+	}
+	close(goOn)
+	b.empty(t)
+	for _, k := range names {
+		if n := b.settler.times(k); n != 1 {
+			t.Errorf("%s: settled %d times", k, n)
+		}
+	}
+	largest := 0
+	for _, c := range b.settler.calls {
+		largest = max(largest, len(c))
+	}
+	if largest <= batchSize || largest > together {
+		t.Errorf("the largest batch had %d events", largest)
 	}
 }
 

@@ -41,12 +41,22 @@ func (c *Consumer) hold(msgs []*message) (release func()) {
 	return func() { close(stop); done.Wait() }
 }
 
+// inBatches runs do for each batch that SQS takes, side by side.
+func inBatches(n int, do func(from, to int)) {
+	var wg sync.WaitGroup
+	for from := 0; from < n; from += batchSize {
+		wg.Go(func() { do(from, min(from+batchSize, n)) })
+	}
+	wg.Wait()
+}
+
 // setVisibility hides each message for a time from now on. What fails is logged: the
 // visibility that it has ends by itself.
 func (c *Consumer) setVisibility(ctx context.Context, msgs []*message, delays []time.Duration) {
-	if len(msgs) == 0 {
-		return
-	}
+	inBatches(len(msgs), func(from, to int) { c.setVisibilityOnce(ctx, msgs[from:to], delays[from:to]) })
+}
+
+func (c *Consumer) setVisibilityOnce(ctx context.Context, msgs []*message, delays []time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	entries := make([]types.ChangeMessageVisibilityBatchRequestEntry, len(msgs))
@@ -68,7 +78,10 @@ func (c *Consumer) setVisibility(ctx context.Context, msgs []*message, delays []
 // failed is tried again, but what is our own mistake (a receipt that is none any more).
 // What is left comes again, which is harmless.
 func (c *Consumer) delete(ctx context.Context, msgs []*message) {
-	left := msgs
+	inBatches(len(msgs), func(from, to int) { c.deleteBatch(ctx, msgs[from:to]) })
+}
+
+func (c *Consumer) deleteBatch(ctx context.Context, left []*message) {
 	why := ""
 	for try := 0; len(left) > 0 && try < deleteTries; try++ {
 		if try > 0 {

@@ -137,7 +137,6 @@ CREATE TABLE uploads (
 );
 CREATE UNIQUE INDEX uploads_key ON uploads (store, key);
 CREATE UNIQUE INDEX uploads_file ON uploads (file_id);
-CREATE INDEX uploads_replica ON uploads (replica_id);
 -- the open sessions only: what repair sweeps and what "continue" looks for
 CREATE INDEX uploads_open ON uploads (expires_at) WHERE state IN ('init', 'uploading', 'completing', 'completed');
 CREATE INDEX uploads_quiet ON uploads (GREATEST(updated_at, checked_at)) WHERE state = 'completing' OR (state = 'uploading' AND method = 'single');
@@ -176,7 +175,6 @@ CREATE TABLE tasks (
 CREATE UNIQUE INDEX tasks_one_open ON tasks (kind, target) WHERE state IN ('pending', 'running');
 CREATE INDEX tasks_due ON tasks (kind, run_at) WHERE state = 'pending';
 CREATE INDEX tasks_leased ON tasks (kind, lease_until) WHERE state = 'running';
-CREATE INDEX tasks_by_file ON tasks (file_id);
 CREATE INDEX tasks_failed ON tasks (closed_at) WHERE state = 'failed';
 
 -- A task that is due wakes the workers; the slow tick is only the net. One that is due
@@ -250,8 +248,11 @@ BEGIN
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
-CREATE TRIGGER replicas_usage AFTER INSERT OR DELETE OR UPDATE OF state, size ON replicas
+CREATE TRIGGER replicas_usage AFTER INSERT OR DELETE ON replicas
     FOR EACH ROW EXECUTE FUNCTION berth_store_usage();
+CREATE TRIGGER replicas_usage_changed AFTER UPDATE OF state, size ON replicas
+    FOR EACH ROW WHEN ((OLD.state = 'deleted') <> (NEW.state = 'deleted') OR OLD.size <> NEW.size)
+    EXECUTE FUNCTION berth_store_usage();
 
 CREATE TABLE outbox (
     id            text PRIMARY KEY CHECK (id LIKE 'evt\_%'),
@@ -323,8 +324,7 @@ CREATE TABLE history (
     to_state   text NOT NULL,
     actor      text NOT NULL,
     why        text NOT NULL DEFAULT '',
-    version_id text NOT NULL DEFAULT '',
-    PRIMARY KEY (at, id)
+    version_id text NOT NULL DEFAULT ''
 ) PARTITION BY RANGE (at);
 CREATE TABLE history_rest PARTITION OF history DEFAULT;
 CREATE INDEX history_by_file ON history (file_id, at, id);

@@ -42,11 +42,13 @@ func (t tx) attestMany(as []models.Attestation, now time.Time) (map[models.Uploa
 	}
 	// Read only now: the rows as they stand under the locks.
 	var rows []struct {
-		Upload uploadRow `gorm:"embedded"`
-		File   fileRow   `gorm:"embedded;embeddedPrefix:f_"`
+		Upload  uploadRow `gorm:"embedded"`
+		File    fileRow   `gorm:"embedded;embeddedPrefix:f_"`
+		Foreign bool
 	}
 	if _, err := t.read(&rows, `SELECT `+uploadColumns+`, f.id AS f_id, f.tenant AS f_tenant, f.owner AS f_owner, f.collection AS f_collection,
-			f.name AS f_name, COALESCE(f.parent_id, '') AS f_parent_id, f.content_type AS f_content_type, f.state AS f_state, f.guarded AS f_guarded
+			f.name AS f_name, COALESCE(f.parent_id, '') AS f_parent_id, f.content_type AS f_content_type, f.state AS f_state, f.guarded AS f_guarded,
+			EXISTS (SELECT 1 FROM foreign_versions v WHERE v.store = u.store AND v.key = u.key AND v.reaped_at IS NULL) AS "foreign"
 		FROM uploads u JOIN files f ON f.id = u.file_id WHERE u.id = ANY(CAST(@ids AS text[]))`, args{"ids": textArray(ids)}); err != nil {
 		return nil, err
 	}
@@ -59,15 +61,16 @@ func (t tx) attestMany(as []models.Attestation, now time.Time) (map[models.Uploa
 		return nil, err
 	}
 	done := make(map[models.UploadID]models.AttestOutcome, len(rows))
-	b := &batch{}
+	b := &batch{actor: as[0].Actor}
 	for i := range rows {
 		u, f, a := rows[i].Upload.model(), rows[i].File.model(), byID[rows[i].Upload.ID]
 		switch {
 		case !models.Uploads.May(u.State, models.UploadCompleted):
 			done[u.ID] = models.AttestLost
+		case a.Actor != b.actor: // one is written into the history of all
 		case f.Guarded || u.Undeclared || u.Contested || f.State != models.FilePreparing || !stands(u, pins[u.ID], a):
 		default:
-			if err := b.add(u, f, a, now); err != nil {
+			if err := b.add(u, f, a, rows[i].Foreign, now); err != nil {
 				return nil, err
 			}
 			done[u.ID] = models.Attested
@@ -90,11 +93,15 @@ func stands(u models.Upload, pins []models.Pin, a models.Attestation) bool {
 // batch is the columns of the uploads to move, as arrays.
 type batch struct {
 	n                                                          int
+	actor                                                      string
 	id, file, replica, was, version, etag, alg, typ, value, to []string
-	size, declared, actor, taskID, eventID, payload            []string
+	size, declared, taskID, eventID, payload                   []string
+	cleared                                                    []string // replicas that have nothing to be reaped any more
 }
 
-func (b *batch) add(u models.Upload, f models.File, a models.Attestation, now time.Time) error {
+// add takes one more upload. foreign says that a version that is not ours waits under its
+// key to be reaped.
+func (b *batch) add(u models.Upload, f models.File, a models.Attestation, foreign bool, now time.Time) error {
 	to, payload := models.FilePreparing, []byte("{}") // deferred: the file waits for its commit
 	if u.Commit == models.CommitAuto {
 		to = models.FileActive
@@ -115,7 +122,9 @@ func (b *batch) add(u models.Upload, f models.File, a models.Attestation, now ti
 	b.version, b.etag = append(b.version, a.Object.VersionID), append(b.etag, a.Object.ETag)
 	b.alg, b.typ, b.value = append(b.alg, string(a.Checksum.Algorithm)), append(b.typ, string(a.Checksum.Type)), append(b.value, a.Checksum.Value)
 	b.size, b.declared = append(b.size, strconv.FormatInt(a.Object.Size, 10)), append(b.declared, strconv.FormatBool(a.Declared))
-	b.actor = append(b.actor, a.Actor)
+	if to != models.FilePreparing && !foreign {
+		b.cleared = append(b.cleared, string(u.ReplicaID))
+	}
 	b.taskID, b.eventID = append(b.taskID, string(models.NewTaskID())), append(b.eventID, string(models.NewEventID()))
 	b.payload = append(b.payload, string(payload))
 	return nil
@@ -129,12 +138,12 @@ func (t tx) moveMany(b *batch, now time.Time) error {
 	if _, err := t.read(&n, `WITH w AS MATERIALIZED (
 			SELECT * FROM unnest(CAST(@id AS text[]), CAST(@file AS text[]), CAST(@replica AS text[]), CAST(@was AS text[]), CAST(@to AS text[]),
 				CAST(@version AS text[]), CAST(@etag AS text[]), CAST(@alg AS text[]), CAST(@type AS text[]), CAST(@value AS text[]),
-				CAST(@size AS bigint[]), CAST(@declared AS boolean[]), CAST(@actor AS text[]), CAST(@task AS text[]), CAST(@event AS text[]), CAST(@payload AS jsonb[]))
-			AS x (id, file, replica, was, "to", version, etag, alg, type, value, size, declared, actor, task, event, payload)),
+				CAST(@size AS bigint[]), CAST(@declared AS boolean[]), CAST(@task AS text[]), CAST(@event AS text[]), CAST(@payload AS jsonb[]))
+			AS x (id, file, replica, was, "to", version, etag, alg, type, value, size, declared, task, event, payload)),
 		up AS (UPDATE uploads u SET state = CASE w."to" WHEN 'preparing' THEN 'completed' ELSE 'committed' END, lease_until = NULL,
 				version_id = w.version, etag = w.etag, size = w.size, attested_algorithm = w.alg, attested_type = w.type, attested_value = w.value,
 				completed_at = @now, updated_at = @now, closed_at = CASE w."to" WHEN 'preparing' THEN NULL ELSE CAST(@now AS timestamptz) END
-			FROM w WHERE u.id = w.id AND u.state = w.was RETURNING w.*, u.store, u.key),
+			FROM w WHERE u.id = w.id AND u.state = w.was RETURNING w.*),
 		rp AS (UPDATE replicas r SET state = 'ready', version_id = up.version, etag = up.etag, size = up.size, updated_at = @now
 			FROM up WHERE r.id = up.replica AND r.state IN `+from(models.Replicas, models.ReplicaReady)+` RETURNING r.id),
 		fi AS (UPDATE files f SET state = up."to", version_id = up.version, etag = up.etag, size = up.size, checksum_algorithm = up.alg,
@@ -142,9 +151,9 @@ func (t tx) moveMany(b *batch, now time.Time) error {
 				activated_at = CASE up."to" WHEN 'active' THEN CAST(@now AS timestamptz) END
 			FROM up WHERE f.id = up.file AND f.state = 'preparing' RETURNING f.id),
 		pn AS (DELETE FROM pins p USING up WHERE p.upload_id = up.id),
-		old AS MATERIALIZED (SELECT k.id, k.state, up.file, up.actor FROM tasks k JOIN up ON k.kind = 'reap' AND k.target = up.replica
-			WHERE k.state IN ('pending', 'running') AND up."to" <> 'preparing'
-			  AND NOT EXISTS (SELECT 1 FROM foreign_versions v WHERE v.store = up.store AND v.key = up.key AND v.reaped_at IS NULL) FOR UPDATE OF k),
+		-- by their names, not joined: an estimate gone wrong would walk all pending tasks
+		old AS MATERIALIZED (SELECT k.id, k.state, k.file_id FROM tasks k
+			WHERE k.kind = 'reap' AND k.target = ANY(CAST(@cleared AS text[])) AND k.state IN ('pending', 'running') FOR UPDATE),
 		ts AS (UPDATE tasks k SET state = 'cancelled', lease_owner = NULL, lease_until = NULL, closed_at = @now, updated_at = @now
 			FROM old WHERE k.id = old.id),
 		nt AS (INSERT INTO tasks (id, kind, target, file_id, state, run_at, max_attempts, created_at, updated_at)
@@ -152,17 +161,17 @@ func (t tx) moveMany(b *batch, now time.Time) error {
 		ob AS (INSERT INTO outbox (id, type, file_id, tenant, payload, state, not_before, created_at)
 			SELECT up.event, 'file.active', up.file, up.payload->>'tenant', up.payload, 'pending', @now, @now FROM up WHERE up."to" = 'active' RETURNING id),
 		hi AS (INSERT INTO history (at, file_id, what, subject, from_state, to_state, actor, why, version_id)
-			SELECT @now, h.file, h.what, h.subject, h.f, h.t, h.actor, h.why, h.version FROM (
-				SELECT 1 AS o, file, 'upload' AS what, id AS subject, was AS f, 'completed' AS t, actor, '' AS why, version FROM up
-				UNION ALL SELECT 2, file, 'replica', replica, 'writing', 'ready', actor, '', version FROM up
-				UNION ALL SELECT 3, file, 'upload', id, 'completed', 'committed', actor, '', '' FROM up WHERE "to" <> 'preparing'
-				UNION ALL SELECT 4, file, 'file', file, 'preparing', "to", actor, '', '' FROM up WHERE "to" <> 'preparing'
-				UNION ALL SELECT 5, file, 'task', id, state, 'cancelled', actor, 'reap', '' FROM old) h ORDER BY h.file, h.o)
+			SELECT @now, h.file, h.what, h.subject, h.f, h.t, @actor, h.why, h.version FROM (
+				SELECT 1 AS o, file, 'upload' AS what, id AS subject, was AS f, 'completed' AS t, '' AS why, version FROM up
+				UNION ALL SELECT 2, file, 'replica', replica, 'writing', 'ready', '', version FROM up
+				UNION ALL SELECT 3, file, 'upload', id, 'completed', 'committed', '', '' FROM up WHERE "to" <> 'preparing'
+				UNION ALL SELECT 4, file, 'file', file, 'preparing', "to", '', '' FROM up WHERE "to" <> 'preparing'
+				UNION ALL SELECT 5, file_id, 'task', id, state, 'cancelled', 'reap', '' FROM old) h ORDER BY h.file, h.o)
 		SELECT (SELECT count(*) FROM up) AS uploads, (SELECT count(*) FROM rp) AS replicas, (SELECT count(*) FROM fi) AS files,
 			(SELECT count(*) FROM ob) AS events, (SELECT count(*) FROM up WHERE "to" = 'active') AS wanted`,
 		args{"id": textArray(b.id), "file": textArray(b.file), "replica": textArray(b.replica), "was": textArray(b.was), "to": textArray(b.to),
 			"version": textArray(b.version), "etag": textArray(b.etag), "alg": textArray(b.alg), "type": textArray(b.typ), "value": textArray(b.value),
-			"size": textArray(b.size), "declared": textArray(b.declared), "actor": textArray(b.actor), "task": textArray(b.taskID),
+			"size": textArray(b.size), "declared": textArray(b.declared), "actor": b.actor, "cleared": textArray(b.cleared), "task": textArray(b.taskID),
 			"event": textArray(b.eventID), "payload": textArray(b.payload), "attempts": models.DefaultMaxAttempts, "now": now}); err != nil {
 		return err
 	}

@@ -75,29 +75,11 @@ func (t tx) open(o models.Opening) (outcome models.OpenOutcome, up models.Upload
 			return models.OpenedOverGrant, up, file, err
 		}
 	}
-	if err = t.insertFile(o); err != nil {
-		return
-	}
-	if err = t.insertReplica(o.Replica); err != nil {
-		return
-	}
-	if err = t.insertUpload(o); err != nil {
-		return
-	}
-	if err = t.insertTask(o.Reap, o.File.ID); err != nil {
+	if err = t.insertOpening(o); err != nil {
 		return
 	}
 	if o.IdempotencyKey != "" {
 		if err = t.answered(o, o.Upload.ID, answeredNew); err != nil {
-			return
-		}
-	}
-	for _, e := range []models.HistoryEntry{
-		step(o.Now, "file", string(o.File.ID), "", o.File.State, o.Actor, ""),
-		step(o.Now, "replica", string(o.Replica.ID), "", o.Replica.State, o.Actor, ""),
-		step(o.Now, "upload", string(o.Upload.ID), "", o.Upload.State, o.Actor, ""),
-	} {
-		if err = t.moved(o.File.ID, e); err != nil {
 			return
 		}
 	}
@@ -246,48 +228,45 @@ func (t tx) living(tenant models.Tenant, owner models.Owner, collection, identit
 	return f.model(), n == 1, err
 }
 
-func (t tx) insertFile(o models.Opening) error {
-	f := o.File
+// insertOpening stores file, primary replica, upload and reap task, and what it did into
+// the history, in one statement: an open is mostly this.
+func (t tx) insertOpening(o models.Opening) error {
+	f, r, u, k := o.File, o.Replica, o.Upload, o.Reap
 	var parent, fence any
 	if o.Derive != nil {
 		parent, fence = o.Derive.Parent, o.Derive.Fence
 	}
-	var identity any
+	var living any // the identity, where it must be one file's
 	if o.Collection.Dedupe != models.DedupeNone {
-		identity = null(o.Upload.Identity)
+		living = null(u.Identity)
 	}
-	_, err := t.exec(`INSERT INTO files (id, tenant, owner, collection, name, size, part_size, content_type, metadata, state,
-			checksum_algorithm, checksum_type, checksum_value, declared, identity, upload_id, parent_id, derived_fence, guarded, created_at, updated_at)
-		VALUES (@id, @tenant, @owner, @collection, @name, @size, @part_size, @content_type, @metadata, @state,
-			@alg, @type, @value, @declared, @identity, @upload, @parent, @fence, @guarded, @now, @now)`,
-		args{"id": f.ID, "tenant": f.Tenant, "owner": f.Owner, "collection": f.Collection, "name": f.Name, "size": f.Size,
-			"part_size": f.PartSize, "content_type": f.ContentType, "metadata": string(f.Metadata), "state": f.State,
+	_, err := t.exec(`WITH f AS (INSERT INTO files (id, tenant, owner, collection, name, size, part_size, content_type, metadata, state,
+				checksum_algorithm, checksum_type, checksum_value, declared, identity, upload_id, parent_id, derived_fence, guarded, created_at, updated_at)
+			VALUES (@file, @tenant, @owner, @collection, @name, @size, @part_size, @content_type, @metadata, @file_state,
+				@alg, @type, @value, @declared, @living, @upload, @parent, @fence, @guarded, @now, @now)),
+		r AS (INSERT INTO replicas (id, file_id, store, key, is_primary, state, size, created_at, updated_at)
+			VALUES (@replica, @file, @store, @key, true, @replica_state, @size, @now, @now)),
+		u AS (INSERT INTO uploads (id, tenant, owner, collection, file_id, replica_id, state, method, size,
+				part_size, part_count, checksum_algorithm, checksum_type, checksum_value, commit_mode, identity, store, key,
+				content_type, undeclared, grace, signed_until, expires_at, hard_expires_at, created_at, updated_at)
+			VALUES (@upload, @tenant, @owner, @collection, @file, @replica, @state, @method, @size, @part_size, @part_count,
+				@u_alg, @u_type, @u_value, @commit, @identity, @store, @key, @u_content_type, @undeclared, make_interval(secs => @grace),
+				@signed, @expires, @hard, @now, @now)),
+		k AS (INSERT INTO tasks (id, kind, target, file_id, state, run_at, max_attempts, created_at, updated_at)
+			VALUES (@task, 'reap', @replica, @file, 'pending', @run_at, @attempts, @now, @now))
+		INSERT INTO history (at, file_id, what, subject, to_state, actor)
+		SELECT @now, @file, x.what, x.subject, x."to", @actor FROM (VALUES (1, 'file', CAST(@file AS text), CAST(@file_state AS text)),
+			(2, 'replica', @replica, @replica_state), (3, 'upload', @upload, @state)) x (o, what, subject, "to") ORDER BY x.o`,
+		args{"file": f.ID, "tenant": f.Tenant, "owner": f.Owner, "collection": f.Collection, "name": f.Name, "size": f.Size,
+			"part_size": f.PartSize, "content_type": f.ContentType, "metadata": string(f.Metadata), "file_state": f.State,
 			"alg": f.Checksum.Algorithm, "type": f.Checksum.Type, "value": f.Checksum.Value, "declared": f.Declared,
-			"identity": identity, "upload": f.UploadID, "parent": parent, "fence": fence, "guarded": o.Collection.Guarded(), "now": o.Now})
-	return err
-}
-
-func (t tx) insertReplica(r models.Replica) error {
-	_, err := t.exec(`INSERT INTO replicas (id, file_id, store, key, is_primary, state, size, created_at, updated_at)
-		VALUES (@id, @file, @store, @key, @primary, @state, @size, @now, @now)`,
-		args{"id": r.ID, "file": r.FileID, "store": r.Store, "key": r.Key, "primary": r.Primary, "state": r.State,
-			"size": r.Size, "now": r.CreatedAt})
-	return err
-}
-
-func (t tx) insertUpload(o models.Opening) error {
-	u := o.Upload
-	_, err := t.exec(`INSERT INTO uploads (id, tenant, owner, collection, file_id, replica_id, state, method, size,
-			part_size, part_count, checksum_algorithm, checksum_type, checksum_value, commit_mode, identity, store, key,
-			content_type, undeclared, grace, signed_until, expires_at, hard_expires_at, created_at, updated_at)
-		VALUES (@id, @tenant, @owner, @collection, @file, @replica, @state, @method, @size, @part_size, @part_count,
-			@alg, @type, @value, @commit, @identity, @store, @key, @content_type, @undeclared, make_interval(secs => @grace),
-			@signed, @expires, @hard, @now, @now)`,
-		args{"id": u.ID, "tenant": u.Tenant, "owner": u.Owner, "collection": u.Collection, "file": u.FileID,
-			"replica": u.ReplicaID, "state": u.State, "method": u.Method, "size": u.Size, "part_size": u.PartSize,
-			"part_count": u.PartCount, "alg": u.Checksum.Algorithm, "type": u.Checksum.Type, "value": u.Checksum.Value,
-			"commit": u.Commit, "identity": null(u.Identity), "store": u.Store, "key": u.Key, "content_type": u.ContentType, "undeclared": u.Undeclared,
-			"grace": o.Grace.Seconds(), "signed": nullTime(u.SignedUntil), "expires": u.ExpiresAt, "hard": u.HardExpires, "now": o.Now})
+			"living": living, "parent": parent, "fence": fence, "guarded": o.Collection.Guarded(),
+			"replica": r.ID, "store": r.Store, "key": r.Key, "replica_state": r.State,
+			"upload": u.ID, "state": u.State, "method": u.Method, "part_count": u.PartCount, "u_alg": u.Checksum.Algorithm,
+			"u_type": u.Checksum.Type, "u_value": u.Checksum.Value, "commit": u.Commit, "identity": null(u.Identity),
+			"u_content_type": u.ContentType, "undeclared": u.Undeclared, "grace": o.Grace.Seconds(), "signed": nullTime(u.SignedUntil),
+			"expires": u.ExpiresAt, "hard": u.HardExpires,
+			"task": k.ID, "run_at": k.RunAt, "attempts": k.MaxAttempts, "actor": o.Actor, "now": o.Now})
 	return err
 }
 

@@ -19,7 +19,7 @@ const reconcileBatch = 1000
 const knownColumns = replicaColumns + `, COALESCE(r.reason, '') AS why, f.state AS file_state,
 	COALESCE(u.id, '') AS upload_id, COALESCE(u.state, '') AS upload_state, COALESCE(u.s3_upload_id, '') AS s3_upload_id`
 
-const knownFrom = ` FROM replicas r JOIN files f ON f.id = r.file_id LEFT JOIN uploads u ON u.replica_id = r.id `
+const knownFrom = ` FROM replicas r JOIN files f ON f.id = r.file_id LEFT JOIN uploads u ON u.file_id = r.file_id AND u.replica_id = r.id `
 
 type knownRow struct {
 	Replica     replicaRow `gorm:"embedded"`

@@ -202,6 +202,8 @@ func timeOf(t *time.Time) time.Time {
 	return t.UTC()
 }
 
+var arrayQuoter = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
 // textArray is a PostgreSQL text[] literal; gorm would spread a slice.
 func textArray[S ~string](v []S) string {
 	var b strings.Builder
@@ -211,7 +213,7 @@ func textArray[S ~string](v []S) string {
 			b.WriteByte(',')
 		}
 		b.WriteByte('"')
-		b.WriteString(strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(string(s)))
+		_, _ = arrayQuoter.WriteString(&b, string(s))
 		b.WriteByte('"')
 	}
 	b.WriteByte('}')
