@@ -222,6 +222,13 @@ func put(t *testing.T, p *process, token, name, content string) upload {
 	}, &u); code != http.StatusCreated {
 		t.Fatalf("open: %d", code)
 	}
+	sendPart(t, u, content)
+	return u
+}
+
+// sendPart sends the one part of an upload.
+func sendPart(t *testing.T, u upload, content string) {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), u.Parts[0].Method, u.Parts[0].URL, strings.NewReader(content))
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +244,6 @@ func put(t *testing.T, p *process, token, name, content string) upload {
 	if resp.StatusCode != http.StatusOK {
 		t.Fatalf("put: %d", resp.StatusCode)
 	}
-	return u
 }
 
 func fileState(t *testing.T, p *process, token, id string) string {

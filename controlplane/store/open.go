@@ -56,6 +56,10 @@ func (t tx) open(o models.Opening) (outcome models.OpenOutcome, up models.Upload
 		if err = t.guardOwner(o.Upload); err != nil {
 			return
 		}
+	} else if o.Continue && o.Upload.Identity != "" {
+		if err = t.guardIdentity(o.Upload); err != nil {
+			return
+		}
 	}
 	outcome, up, file, err = t.same(o)
 	if err != nil || outcome != models.OpenedNew {
@@ -144,6 +148,15 @@ func (t tx) guardOwner(u models.Upload) error {
 		VALUES (@tenant, @owner, @collection, 0, 0)
 		ON CONFLICT (tenant, owner, collection) DO UPDATE SET files = q.files`,
 		args{"tenant": u.Tenant, "owner": u.Owner, "collection": u.Collection})
+	return err
+}
+
+// guardIdentity has opens that would continue each other wait for each other, where there
+// is no owner guard that they meet at. It lasts as long as the transaction.
+func (t tx) guardIdentity(u models.Upload) error {
+	_, err := t.exec(`SELECT pg_advisory_xact_lock(hashtextextended(jsonb_build_array(
+		CAST(@tenant AS text), CAST(@owner AS text), CAST(@collection AS text), CAST(@identity AS text))::text, 0))`,
+		args{"tenant": u.Tenant, "owner": u.Owner, "collection": u.Collection, "identity": u.Identity})
 	return err
 }
 
