@@ -264,3 +264,30 @@ func FuzzIDs(f *testing.F) {
 		}
 	})
 }
+
+// A key is taken as it stands, or the request is refused: never cut, never changed, never
+// passed over where it is there.
+func FuzzIdempotencyKey(f *testing.F) {
+	for _, s := range []string{"k", "", " ", "a b", " a", "a\t", "\x00", "\x7f", "\xff", "ä", "!~", "'; DROP TABLE idempotency; --", "@name", "?", "$1",
+		strings.Repeat("k", 255), strings.Repeat("k", 256), "a\r\nX: y"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		key, err := idempotencyKey(http.Header{"Idempotency-Key": {s}})
+		if err != nil {
+			if models.ErrorCode(err) != models.CodeInvalidRequest || key != "" {
+				t.Fatalf("%q: %q, %v", s, key, err)
+			}
+			if doc := problemDocument(public(err), 400, "x"); !json.Valid(doc) || !utf8.Valid(doc) {
+				t.Fatalf("%q: %s", s, doc)
+			}
+			return
+		}
+		if key != s || s == "" || len(s) > 255 || strings.Trim(s, "!\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~") != "" {
+			t.Fatalf("took %q as %q", s, key)
+		}
+		if _, err := idempotencyKey(http.Header{"Idempotency-Key": {s, s}}); err == nil {
+			t.Fatalf("took %q twice", s)
+		}
+	})
+}

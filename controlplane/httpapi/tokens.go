@@ -355,7 +355,8 @@ func parseScopes(raw json.RawMessage) ([]models.Scope, error) {
 	return out, nil
 }
 
-// grantClaim is the claim "berth". All of it narrows; absent members do not.
+// grantClaim is the claim "berth". All of it narrows; absent members do not, and one that
+// is there and would not is refused.
 type grantClaim struct {
 	ID           string   `json:"id"`
 	Collection   string   `json:"collection"`
@@ -375,15 +376,21 @@ var grantShape = func() *shape {
 // files and has no id is counted by the token's id, or else by the token itself.
 func parseGrant(raw json.RawMessage, tokenID, token string) (*models.Grant, error) {
 	var g grantClaim
-	if err := checkJSON(raw, grantShape); err != nil {
+	present, err := checkFields(raw, grantShape)
+	if err != nil {
 		return nil, err
 	}
 	if err := json.Unmarshal(raw, &g); err != nil {
 		return nil, err
 	}
-	// A list of no types would be read as any type.
-	if g.MaxBytes < 0 || g.MaxFiles < 0 || len(g.ContentTypes) > maxGrantTypes || (g.ContentTypes != nil && len(g.ContentTypes) == 0) {
-		return nil, errors.New("berth")
+	// What is there must narrow: no types, or no bytes left of a budget, would be read as any.
+	for name, narrows := range map[string]bool{
+		"id": g.ID != "", "collection": g.Collection != "", "upload": g.Upload != "", "max_bytes": g.MaxBytes > 0,
+		"max_files": g.MaxFiles > 0, "content_types": len(g.ContentTypes) > 0 && len(g.ContentTypes) <= maxGrantTypes,
+	} {
+		if !narrows && slices.Contains(present, name) {
+			return nil, errors.New("berth." + name)
+		}
 	}
 	out := &models.Grant{ID: g.ID, Collection: g.Collection, MaxBytes: g.MaxBytes, MaxFiles: g.MaxFiles}
 	for _, t := range g.ContentTypes {

@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -123,6 +124,11 @@ func TestTokensWithASecret(t *testing.T) {
 		"grant, another case":     {grant(map[string]any{"Collection": "c"}), false},
 		"grant, negative bytes":   {grant(map[string]any{"max_bytes": -1}), false},
 		"grant, negative files":   {grant(map[string]any{"max_files": -1}), false},
+		"grant, no bytes":         {grant(map[string]any{"max_bytes": 0}), false},
+		"grant, no files":         {grant(map[string]any{"max_files": 0}), false},
+		"grant, no collection":    {grant(map[string]any{"collection": ""}), false},
+		"grant, no upload":        {grant(map[string]any{"upload": ""}), false},
+		"grant, no id":            {grant(map[string]any{"id": ""}), false},
 		"grant, fraction":         {grant(map[string]any{"max_bytes": 1.5}), false},
 		"grant, bytes text":       {grant(map[string]any{"max_bytes": "1"}), false},
 		"grant, bytes null":       {grant(map[string]any{"max_bytes": nil}), false},
@@ -517,6 +523,73 @@ func FuzzClaims(f *testing.F) {
 		}
 		if g := caller.Grant; g != nil && (g.MaxBytes < 0 || g.MaxFiles < 0 || (g.MaxFiles > 0 && g.ID == "") || g.Expires.IsZero()) {
 			t.Fatalf("took the grant %+v of %q", g, payload)
+		}
+	})
+}
+
+// A grant is what the claim says or the token is refused: no member is passed over, none
+// reads as less narrow than it was written, and a token with the claim is never one without.
+func FuzzGrants(f *testing.F) {
+	for _, s := range []string{
+		`{}`, `{"collection":"c","max_bytes":1,"content_types":["Image/*"],"max_files":2,"upload":"` + someUpload + `","id":"i"}`,
+		`{"max_files":1}`, `{"max_bytes":0}`, `{"max_bytes":9223372036854775807}`, `{"max_bytes":9223372036854775808}`, `{"max_bytes":1e2}`,
+		`{"content_types":[]}`, `{"content_types":[""]}`, `{"content_types":["*/*"]}`, `{"content_types":[null]}`, `{"collection":null}`,
+		`{"Collection":"c"}`, `{"collection":"a","collection":"b"}`, `{"collection":"\u0000"}`, `{"co\u006clection":"c"}`, `{"upload":"upl_"}`,
+		`null`, `[]`, `"c"`, `0`, `{"x":{"berth":{}}}`, `{},"berth":{}`, `{"collection":"c "}`, `{"max_files":-1}`,
+	} {
+		f.Add(s)
+	}
+	v := verifier(f, httpapi.TokenConfig{Secret: []byte(secret)})
+	f.Fuzz(func(t *testing.T, claim string) {
+		caller, err := v.Verify(context.Background(), raw(hs256, `{"sub":"ann","scope":"read","berth":`+claim+`,`+never+`}`))
+		if err != nil {
+			refusedAsAlways(t, caller, err, false)
+			return
+		}
+		g := caller.Grant
+		if g == nil {
+			t.Fatalf("%q is no grant", claim)
+		}
+		var said map[string]any
+		d := json.NewDecoder(strings.NewReader(claim))
+		d.UseNumber()
+		if err := d.Decode(&said); err != nil || said == nil || d.More() {
+			t.Fatalf("took %q: %v", claim, err)
+		}
+		for name, value := range said {
+			var took any
+			switch name {
+			case "collection":
+				took = g.Collection
+			case "upload":
+				took = string(g.Upload)
+			case "id":
+				took = g.ID
+			case "max_bytes":
+				took = json.Number(strconv.FormatInt(g.MaxBytes, 10))
+			case "max_files":
+				took = json.Number(strconv.FormatInt(g.MaxFiles, 10))
+			case "content_types":
+				types := []any{}
+				for _, s := range value.([]any) {
+					types = append(types, strings.ToLower(s.(string)))
+				}
+				kept := []any{}
+				for _, s := range g.ContentTypes {
+					kept = append(kept, s)
+				}
+				if took, value = kept, types; len(kept) == 0 {
+					t.Fatalf("%q takes any type", claim)
+				}
+			default:
+				t.Fatalf("%q: %q was passed over", claim, name)
+			}
+			if !reflect.DeepEqual(took, value) || took == "" || took == json.Number("0") {
+				t.Fatalf("%q: %s became %v", claim, name, took)
+			}
+		}
+		if g.MaxFiles > 0 && g.ID == "" || g.Derive != nil {
+			t.Fatalf("%q became %+v", claim, g)
 		}
 	})
 }
