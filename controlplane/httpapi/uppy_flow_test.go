@@ -214,12 +214,12 @@ func TestUppyKeepsOwnersApart(t *testing.T) {
 		base string
 		m    created
 	}{
-		"another owner":           {narrow("eve", "default", ""), m},
-		"another tenant":          {narrow("ann", "other", ""), m},
+		"another owner":           {narrow("eve", "default", "default"), m},
+		"another tenant":          {narrow("ann", "other", "default"), m},
 		"a grant for elsewhere":   {narrow("ann", "default", "draft"), m},
 		"key of one, id of other": {ann, created{Key: m.Key, UploadID: other.UploadID}},
-		"own key, another's id":   {narrow("eve", "default", ""), created{Key: eves.Key, UploadID: m.UploadID}},
-		"another's key, own id":   {narrow("eve", "default", ""), created{Key: m.Key, UploadID: eves.UploadID}},
+		"own key, another's id":   {narrow("eve", "default", "default"), created{Key: eves.Key, UploadID: m.UploadID}},
+		"another's key, own id":   {narrow("eve", "default", "default"), created{Key: m.Key, UploadID: eves.UploadID}},
 		"a key that is not":       {ann, created{Key: m.Key + "x", UploadID: m.UploadID}},
 		"an id that is not":       {ann, created{Key: m.Key, UploadID: m.UploadID + "x"}},
 	} {
