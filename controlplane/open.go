@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/models"
+	"berth/tracing"
 )
 
 // Open begins a session to send one file. The intent, with the owner's reservation and
@@ -27,6 +28,7 @@ func (s *Service) Open(ctx context.Context, c models.Caller, req OpenRequest) (U
 	if err != nil {
 		return UploadView{}, err
 	}
+	o.Upload.Traceparent = tracing.Traceparent(ctx)
 	var first Signed
 	if o.Upload.Method == models.MethodSingle && !o.Upload.Undeclared && !mustPin(&o.Upload, o.Collection) {
 		// Signed before it is stored, released after: what is stored is when it ends.
@@ -40,6 +42,10 @@ func (s *Service) Open(ctx context.Context, c models.Caller, req OpenRequest) (U
 		return UploadView{}, err
 	}
 	s.metrics.opened(o.Collection.Name, outcome)
+	tracing.Note(ctx, attrOutcome, string(outcome))
+	if u.ID != "" {
+		about(ctx, &u)
+	}
 	switch outcome {
 	case models.OpenedNew:
 		if u.Method == models.MethodSingle {

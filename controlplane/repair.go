@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth/models"
+	"berth/tracing"
 )
 
 // Repair is one pass of the sweep that makes up for what was lost: an event, an answer, a
@@ -60,6 +61,8 @@ func (s *Service) Repair(ctx context.Context, quiet time.Duration, limit int) (m
 // overdue ends a session that is past its end: with the file, if all of its bytes are
 // there, without it otherwise.
 func (s *Service) overdue(ctx context.Context, u *models.Upload) (taken, closed bool, err error) {
+	ctx, span := s.trace.Continue(ctx, u.Traceparent, tracing.Internal, "close overdue upload", tracing.String(attrUpload, string(u.ID)))
+	defer func() { span.End(err) }()
 	switch {
 	case u.State == models.UploadCompleted || u.State == models.UploadInit:
 		// Nothing to look for: the commit never came, or nothing was ever begun.
@@ -141,6 +144,8 @@ func (s *Service) listed(ctx context.Context, u *models.Upload) ([]models.Part, 
 // recheck looks at a session of which nothing was heard. A Complete whose attempt died
 // without effect is given back to the client.
 func (s *Service) recheck(ctx context.Context, u *models.Upload) (taken, returned bool, err error) {
+	ctx, span := s.trace.Continue(ctx, u.Traceparent, tracing.Internal, "look at quiet upload", tracing.String(attrUpload, string(u.ID)))
+	defer func() { span.End(err) }()
 	out, err := s.verify(ctx, u, "", models.ActorRepair)
 	if err != nil || u.Method == models.MethodSingle || (out != settledAbsent && out != settledForeign) {
 		return out == settledDone, false, err

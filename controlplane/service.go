@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/models"
+	"berth/tracing"
 )
 
 // Store is one configured store: its adapter and the key prefix that Berth owns in it.
@@ -24,6 +25,7 @@ type Config struct {
 	Now         func() time.Time // nil: time.Now
 	Log         *slog.Logger     // nil: discards
 	Metrics     *Metrics         // nil: counts nothing
+	Trace       *tracing.Tracer  // nil: off
 }
 
 // Service is the use cases. It is safe for concurrent use.
@@ -34,6 +36,7 @@ type Service struct {
 	now         func() time.Time
 	log         *slog.Logger
 	metrics     *Metrics
+	trace       *tracing.Tracer
 }
 
 const (
@@ -53,7 +56,7 @@ const (
 
 // New makes a Service. It fails on a collection whose store is not configured.
 func New(c Config) (*Service, error) {
-	s := &Service{records: c.Records, stores: c.Stores, now: c.Now, log: c.Log, metrics: c.Metrics}
+	s := &Service{records: c.Records, stores: c.Stores, now: c.Now, log: c.Log, metrics: c.Metrics, trace: c.Trace}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -122,8 +125,25 @@ func (s *Service) upload(ctx context.Context, c models.Caller, id models.UploadI
 	if withinGrant(c, f) != nil {
 		return models.Upload{}, models.File{}, models.NotFound("upload")
 	}
+	about(ctx, &u)
 	return u, f, nil
 }
+
+// about says in the current span which upload it is about. A request may be of another
+// trace than the one that opened it: they are linked.
+func about(ctx context.Context, u *models.Upload) {
+	tracing.Note(ctx, attrUpload, string(u.ID))
+	tracing.Note(ctx, attrFile, string(u.FileID))
+	tracing.Link(ctx, u.Traceparent)
+}
+
+// Attributes of spans.
+const (
+	attrUpload  = "berth.upload.id"
+	attrFile    = "berth.file.id"
+	attrOutcome = "berth.outcome"
+	attrFrom    = "berth.from"
+)
 
 // file is upload for files.
 func (s *Service) file(ctx context.Context, c models.Caller, id models.FileID) (models.File, error) {
@@ -131,6 +151,7 @@ func (s *Service) file(ctx context.Context, c models.Caller, id models.FileID) (
 	if err != nil {
 		return f, err
 	}
+	tracing.Note(ctx, attrFile, string(f.ID))
 	return f, withinGrant(c, f)
 }
 

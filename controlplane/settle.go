@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"berth/models"
+	"berth/tracing"
 )
 
 // settleAtOnce bounds how many objects a batch of events asks S3 for side by side.
@@ -19,6 +20,9 @@ type told struct {
 
 	attest *models.Attestation // verified, to be recorded with the others
 	err    error
+
+	ctx  context.Context // of its span, which goes on the trace of the upload
+	span tracing.Span
 }
 
 // Settle takes notifications of one or more stores. Events come at least once, in any
@@ -26,12 +30,20 @@ type told struct {
 // the objects are asked for side by side, and what S3 attests as declared is recorded in
 // one transaction; the rest is settled each by itself. The errors stand at the places of
 // their events; nil means settled, or nothing to settle.
+//
+// Each upload's part is a span of the trace that opened the upload, linked with the span of
+// the batch both ways: a batch is of many traces, and a trace is of one upload.
 func (s *Service) Settle(ctx context.Context, events []models.ObjectEvent) []error {
 	errs := make([]error, len(events))
 	groups := s.group(ctx, events, errs)
-	side(groups, func(g *told) { g.attest, g.err = s.examine(ctx, g) })
+	for _, g := range groups {
+		tracing.Link(ctx, g.upload.Traceparent)
+		g.ctx, g.span = s.trace.Continue(ctx, g.upload.Traceparent, tracing.Consumer, "settle upload", tracing.String(attrUpload, string(g.upload.ID)))
+	}
+	side(groups, func(g *told) { g.attest, g.err = s.examine(g.ctx, g) })
 	s.attestTogether(ctx, groups)
 	for _, g := range groups {
+		g.span.End(g.err)
 		for _, i := range g.events {
 			errs[i] = g.err
 		}
@@ -134,7 +146,8 @@ func (s *Service) examine(ctx context.Context, g *told) (*models.Attestation, er
 		return nil, unavailable(err)
 	}
 	col := s.policy(u.Collection)
-	return &models.Attestation{UploadID: u.ID, Seen: *u, Object: o, Steps: len(col.Steps) > 0, Collection: &col, Actor: models.ActorEvent}, nil
+	return &models.Attestation{UploadID: u.ID, Seen: *u, Object: o, Steps: len(col.Steps) > 0, Collection: &col, Actor: models.ActorEvent,
+		Traceparent: tracing.Traceparent(ctx)}, nil
 }
 
 // attestTogether judges what was examined against the pins, and records in one
@@ -185,8 +198,9 @@ func (s *Service) attestTogether(ctx context.Context, groups []*told) {
 		switch done[g.upload.ID] {
 		case models.Attested:
 			s.metrics.verified(models.ActorEvent, settledDone)
+			g.span.Set(tracing.String(attrOutcome, string(settledDone)))
 		default:
-			_, g.err = s.verify(ctx, &g.upload, g.attest.Object.VersionID, models.ActorEvent)
+			_, g.err = s.verify(g.ctx, &g.upload, g.attest.Object.VersionID, models.ActorEvent)
 		}
 	})
 }

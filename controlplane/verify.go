@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"berth/models"
+	"berth/tracing"
 )
 
 // settlement is what verification came to.
@@ -23,7 +24,12 @@ const (
 // checksums, and compares upload id, size and checksum with what was declared. version
 // "" is whatever lies there now. Where that is not ours, it is noted, and ours may lie
 // beneath it.
-func (s *Service) verify(ctx context.Context, u *models.Upload, version, actor string) (settlement, error) {
+func (s *Service) verify(ctx context.Context, u *models.Upload, version, actor string) (out settlement, err error) {
+	ctx, span := s.trace.Start(ctx, tracing.Internal, "verify", tracing.String(attrUpload, string(u.ID)), tracing.String(attrFrom, actor))
+	defer func() {
+		span.Set(tracing.String(attrOutcome, string(out)))
+		span.End(err)
+	}()
 	st, err := s.objects(u.Store)
 	if err != nil {
 		return "", err
@@ -36,7 +42,7 @@ func (s *Service) verify(ctx context.Context, u *models.Upload, version, actor s
 	if err != nil {
 		return "", unavailable(err)
 	}
-	out, err := s.compare(ctx, u, o, actor)
+	out, err = s.compare(ctx, u, o, actor)
 	if err != nil || out != settledForeign {
 		return out, err
 	}
@@ -176,7 +182,7 @@ func (s *Service) record(ctx context.Context, u *models.Upload, o models.Object,
 	}
 	col := s.policy(u.Collection)
 	out, err := s.records.Attest(ctx, models.Attestation{UploadID: u.ID, Object: o, Checksum: v.Checksum, Declared: declared,
-		Steps: len(col.Steps) > 0, Collection: &col, Actor: actor, Now: now})
+		Steps: len(col.Steps) > 0, Collection: &col, Actor: actor, Traceparent: tracing.Traceparent(ctx), Now: now})
 	if err != nil {
 		return settledBefore, err
 	}

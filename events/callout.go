@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"syscall"
 	"time"
+
+	"berth/tracing"
 )
 
 // Bounds of a call that we make.
@@ -85,6 +87,9 @@ func (c *Caller) post(ctx context.Context, url, secret, id string, body []byte) 
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "berth")
+	if p := tracing.Traceparent(ctx); p != "" {
+		req.Header.Set("Traceparent", p)
+	}
 	if secret != "" {
 		if err := sign(req.Header, secret, id, c.now(), body); err != nil {
 			return 0, nil, err

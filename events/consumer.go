@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"berth/models"
+	"berth/tracing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -50,6 +52,7 @@ type Config struct {
 	Grace      time.Duration               // of work in hand at a stop; 20 s
 	Log        *slog.Logger
 	Registry   prometheus.Registerer // nil: not registered
+	Trace      *tracing.Tracer       // nil: off
 }
 
 const (
@@ -65,8 +68,9 @@ const (
 // Consumer reads notifications from a queue.
 type Consumer struct {
 	Config
-	metrics *metrics
-	breaker *breaker
+	metrics   *metrics
+	breaker   *breaker
+	queueName string
 }
 
 // NewConsumer makes a consumer that Run starts.
@@ -84,7 +88,7 @@ func NewConsumer(c Config) (*Consumer, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Consumer{
-		Config: c, metrics: newMetrics(c.Registry, c.Pollers),
+		Config: c, metrics: newMetrics(c.Registry, c.Pollers), queueName: c.QueueURL[strings.LastIndexByte(c.QueueURL, '/')+1:],
 		breaker: newBreaker(min(time.Second, c.BackOff), min(15*time.Second, c.MaxBackOff)),
 	}, nil
 }
@@ -271,7 +275,7 @@ func (c *Consumer) handle(work context.Context, hauls []*haul, trial bool) {
 	for _, h := range hauls {
 		msgs = append(msgs, h.msgs...)
 	}
-	tried, passing := c.settle(work, msgs)
+	tried, passing := c.traced(work, msgs)
 	for _, h := range hauls {
 		h.release()
 	}
@@ -313,6 +317,21 @@ func (c *Consumer) handle(work context.Context, hauls []*haul, trial bool) {
 	}
 	c.delete(done, gone)
 	c.setVisibility(done, later, delays)
+}
+
+// traced is settle in a span of the batch, as OpenTelemetry's conventions for messaging have
+// it. S3 sends no trace with its events: the settler links the batch to those that the
+// uploads kept.
+func (c *Consumer) traced(ctx context.Context, msgs []*message) (tried, passing int) {
+	ctx, span := c.Trace.Start(ctx, tracing.Consumer, "process "+c.queueName, tracing.String("messaging.system", "aws_sqs"),
+		tracing.String("messaging.operation.type", "process"), tracing.String("messaging.destination.name", c.queueName),
+		tracing.Int("messaging.batch.message_count", len(msgs)))
+	tried, passing = c.settle(ctx, msgs)
+	if passing > 0 {
+		span.Fail("passing")
+	}
+	span.End(nil)
+	return tried, passing
 }
 
 // settle gives all events of the messages to the settler, each distinct one once, and

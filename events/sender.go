@@ -14,6 +14,7 @@ import (
 	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"berth/models"
+	"berth/tracing"
 )
 
 // outgoing is how an outbox event travels, the same to every target. Its id is that of the
@@ -50,6 +51,9 @@ func (t SQSTarget) Send(ctx context.Context, e models.Event) error {
 		MessageAttributes: map[string]sqstypes.MessageAttributeValue{
 			"type": {DataType: aws.String("String"), StringValue: aws.String(string(e.Type))},
 		}}
+	if p := tracing.Traceparent(ctx); p != "" {
+		in.MessageAttributes["traceparent"] = sqstypes.MessageAttributeValue{DataType: aws.String("String"), StringValue: &p}
+	}
 	if t.FIFO {
 		in.MessageGroupId, in.MessageDeduplicationId = aws.String(string(e.FileID)), aws.String(string(e.ID))
 	}
@@ -79,6 +83,9 @@ func (t SNSTarget) Send(ctx context.Context, e models.Event) error {
 		MessageAttributes: map[string]snstypes.MessageAttributeValue{
 			"type": {DataType: aws.String("String"), StringValue: aws.String(string(e.Type))},
 		}}
+	if p := tracing.Traceparent(ctx); p != "" {
+		in.MessageAttributes["traceparent"] = snstypes.MessageAttributeValue{DataType: aws.String("String"), StringValue: &p}
+	}
 	if t.FIFO {
 		in.MessageGroupId, in.MessageDeduplicationId = aws.String(string(e.FileID)), aws.String(string(e.ID))
 	}

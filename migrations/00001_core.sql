@@ -126,6 +126,8 @@ CREATE TABLE uploads (
     parts_seen         integer NOT NULL DEFAULT 0,
     -- when repair last looked whether the bytes are there
     checked_at         timestamptz,
+    -- the span that opened it, of W3C Trace Context: what is done for it later is of the same trace
+    traceparent        text CONSTRAINT uploads_traceparent CHECK (traceparent ~ '^00-[0-9a-f]{32}-[0-9a-f]{16}-0[0-3]$'),
     CONSTRAINT uploads_begun CHECK (method = 'single' OR state NOT IN ('uploading', 'completing', 'completed', 'committed') OR s3_upload_id IS NOT NULL),
     CONSTRAINT uploads_single_not_completing CHECK (method = 'multipart' OR state <> 'completing'),
     CONSTRAINT uploads_lease CHECK ((state = 'completing') = (lease_until IS NOT NULL)),
@@ -270,6 +272,8 @@ CREATE TABLE outbox (
     lease_until   timestamptz,
     lease_version bigint NOT NULL DEFAULT 0,
     last_error    text,
+    -- the span that caused it
+    traceparent   text CONSTRAINT outbox_traceparent CHECK (traceparent ~ '^00-[0-9a-f]{32}-[0-9a-f]{16}-0[0-3]$'),
     created_at    timestamptz NOT NULL,
     closed_at     timestamptz,
     CONSTRAINT outbox_closed_at CHECK ((state = 'pending') = (closed_at IS NULL))

@@ -121,7 +121,9 @@ type Attestation struct {
 	// that nobody declared, the identity that only S3's checksum tells.
 	Collection *Collection
 	Actor      string
-	Now        time.Time
+	// Traceparent is the span that verified it: what is told of the file is of its trace.
+	Traceparent string
+	Now         time.Time
 }
 
 // AttestOutcome is what became of an attestation.

@@ -20,6 +20,7 @@ type Event struct {
 	LeaseOwner   string
 	LeaseVersion int64
 	LastError    string
+	Traceparent  string // the span that caused it; "" where nothing is traced
 	CreatedAt    time.Time
 }
 

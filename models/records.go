@@ -43,6 +43,9 @@ type Upload struct {
 	Reason     string
 	Contested  bool   // a second multipart may have been begun: the reap task looks for it
 	ReusedFile FileID // the older file of the same identity, handed over instead of its own
+	// Traceparent is the span that opened it, as W3C Trace Context writes it; "" where nothing
+	// is traced.
+	Traceparent string
 
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
@@ -114,6 +117,7 @@ type Task struct {
 	LeaseVersion int64 // the fencing token
 	TakenOver    bool  // by this claim, from a lease that had died
 	LastError    string
+	Traceparent  string // of the file's upload; told by the claim only
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 }

@@ -15,6 +15,7 @@ import (
 	"berth/events"
 	"berth/migrations"
 	"berth/models"
+	"berth/tracing"
 	"berth/web"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,15 +27,22 @@ func build(ctx context.Context, c *config.Config, log *slog.Logger) (*app, error
 	if err := migrated(ctx, c.Database.URL); err != nil {
 		return nil, err
 	}
-	db, err := store.Open(ctx, c.Database.URL.Reveal(), store.Options{MaxConns: c.Database.MaxConns})
+	trace, stop, err := newTracer(ctx, c, log)
 	if err != nil {
 		return nil, err
 	}
-	a, err := join(ctx, c, log, db)
+	db, err := store.Open(ctx, c.Database.URL.Reveal(), store.Options{MaxConns: c.Database.MaxConns, Trace: trace})
 	if err != nil {
+		stop()
+		return nil, err
+	}
+	a, err := join(ctx, c, log, db, trace)
+	if err != nil {
+		stop()
 		return nil, errors.Join(err, db.Close())
 	}
 	a.close = func() {
+		stop()
 		if err := db.Close(); err != nil {
 			log.Warn("closing the database", "error", err)
 		}
@@ -55,9 +63,9 @@ func migrated(ctx context.Context, dsn config.Secret) error {
 	return nil
 }
 
-func join(ctx context.Context, c *config.Config, log *slog.Logger, db *store.Store) (*app, error) {
+func join(ctx context.Context, c *config.Config, log *slog.Logger, db *store.Store, trace *tracing.Tracer) (*app, error) {
 	registry := newRegistry()
-	stores, err := openStores(ctx, c)
+	stores, err := openStores(ctx, c, trace)
 	if err != nil {
 		return nil, err
 	}
@@ -66,12 +74,12 @@ func join(ctx context.Context, c *config.Config, log *slog.Logger, db *store.Sto
 		inService[name] = controlplane.Store{Objects: o, Prefix: c.Stores[string(name)].Prefix}
 	}
 	service, err := controlplane.New(controlplane.Config{
-		Records: db, Stores: inService, Collections: c.Policies(), Log: log, Metrics: controlplane.NewMetrics(registry),
+		Records: db, Stores: inService, Collections: c.Policies(), Log: log, Metrics: controlplane.NewMetrics(registry), Trace: trace,
 	})
 	if err != nil {
 		return nil, err
 	}
-	a := &app{log: log, loops: map[string]func(context.Context){}, policies: service.SetCollections}
+	a := &app{log: log, trace: trace, loops: map[string]func(context.Context){}, policies: service.SetCollections}
 	if a.handler, err = newHandler(ctx, c, log, registry, service, stores, a); err != nil {
 		return nil, err
 	}
@@ -79,7 +87,7 @@ func join(ctx context.Context, c *config.Config, log *slog.Logger, db *store.Sto
 		if c.Events.QueueURL == "" {
 			log.Info("no queue is configured: S3 is heard by webhook only")
 		} else {
-			consumer, err := newConsumer(ctx, c, log, registry, service)
+			consumer, err := newConsumer(ctx, c, log, registry, service, trace)
 			if err != nil {
 				return nil, err
 			}
@@ -105,7 +113,7 @@ func newRegistry() *prometheus.Registry {
 }
 
 // openStores makes the adapter of each store. It makes no call.
-func openStores(ctx context.Context, c *config.Config) (map[models.StoreName]*objects.Store, error) {
+func openStores(ctx context.Context, c *config.Config, trace *tracing.Tracer) (map[models.StoreName]*objects.Store, error) {
 	out := make(map[models.StoreName]*objects.Store, len(c.Stores))
 	for name, s := range c.Stores {
 		aws, err := awsConfig(ctx, s.Region, s.AccessKeyID, s.SecretAccessKey)
@@ -115,7 +123,7 @@ func openStores(ctx context.Context, c *config.Config) (map[models.StoreName]*ob
 		o, err := objects.New(objects.Config{
 			Name: models.StoreName(name), Bucket: s.Bucket, Region: aws.Region, Endpoint: s.Endpoint, PublicEndpoint: s.PublicEndpoint,
 			PathStyle: *s.PathStyle, ChecksumWhenRequired: s.ChecksumWhenRequired, Credentials: aws.Credentials,
-			ExpectedBucketOwner: s.ExpectedBucketOwner,
+			ExpectedBucketOwner: s.ExpectedBucketOwner, Trace: trace,
 		})
 		if err != nil {
 			return nil, err
@@ -128,7 +136,7 @@ func openStores(ctx context.Context, c *config.Config) (map[models.StoreName]*ob
 // newHandler is the API, or only the probes where the process has not that role.
 func newHandler(ctx context.Context, c *config.Config, log *slog.Logger, registry *prometheus.Registry, service *controlplane.Service, stores map[models.StoreName]*objects.Store, a *app) (http.Handler, error) {
 	conf := httpapi.Config{
-		Service: service, Log: log, Registry: registry,
+		Service: service, Log: log, Registry: registry, Trace: a.trace,
 		Ready: func(ctx context.Context) error {
 			if a.stopping.Load() {
 				return errors.New("stopping")
@@ -180,13 +188,13 @@ func onlyProbes(h http.Handler) http.Handler {
 	})
 }
 
-func newConsumer(ctx context.Context, c *config.Config, log *slog.Logger, registry prometheus.Registerer, service *controlplane.Service) (*events.Consumer, error) {
+func newConsumer(ctx context.Context, c *config.Config, log *slog.Logger, registry prometheus.Registerer, service *controlplane.Service, trace *tracing.Tracer) (*events.Consumer, error) {
 	queue, err := sqsClient(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	return events.NewConsumer(events.Config{
 		Queue: queue, QueueURL: c.Events.QueueURL, Settler: hears(c, service, log), StoreOf: c.StoreOf, Ready: service.Ready,
-		Pollers: c.Events.Pollers, Visibility: c.Events.Visibility.Std(), Grace: stopTimeout * 2 / 3, Log: log, Registry: registry,
+		Pollers: c.Events.Pollers, Visibility: c.Events.Visibility.Std(), Grace: stopTimeout * 2 / 3, Log: log, Registry: registry, Trace: trace,
 	})
 }

@@ -73,7 +73,7 @@ func doctorConfig(ctx context.Context, c *config.Config, only string) (doctor.Co
 		}
 		out.Queue = &doctor.Queue{Client: client, URL: c.Events.QueueURL}
 	}
-	stores, err := openStores(ctx, c)
+	stores, err := openStores(ctx, c, nil)
 	if err != nil {
 		return out, err
 	}

@@ -35,7 +35,7 @@ func (a *app) workers(ctx context.Context, c *config.Config, log *slog.Logger, r
 	owner := processName()
 	tick := c.Worker.Interval.Std()
 	reaper := &worker.Reaper{
-		Tasks: db, Owner: owner, Lease: c.Worker.Lease.Std(), Limit: c.Worker.Concurrency.Reap, Now: utcNow, Log: log, Metrics: metrics,
+		Tasks: db, Owner: owner, Lease: c.Worker.Lease.Std(), Limit: c.Worker.Concurrency.Reap, Now: utcNow, Log: log, Metrics: metrics, Trace: a.trace,
 		Stores: func(name models.StoreName) (worker.ReapObjects, bool) {
 			s, ok := stores[name]
 			return s, ok
@@ -65,8 +65,8 @@ func (a *app) workers(ctx context.Context, c *config.Config, log *slog.Logger, r
 		a.loops["reconcile"] = reconcileLoop(every, c, log, registry, db, stores, metrics.Beat).Run
 	}
 	a.loops["reap"], a.loops["repair"] = reap.Run, repair.Run
-	a.loops["process"] = processLoop(c, log, metrics, wakers, owner, db, stores, service)
-	publish, err := publishLoop(ctx, c, log, metrics, wakers, owner, db)
+	a.loops["process"] = a.processLoop(c, log, metrics, wakers, owner, db, stores, service)
+	publish, err := a.publishLoop(ctx, c, log, metrics, wakers, owner, db)
 	if err != nil {
 		return err
 	}

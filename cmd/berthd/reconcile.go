@@ -52,7 +52,7 @@ func (r reconcileCmd) Run(ctx context.Context, s streams) error {
 		return err
 	}
 	defer db.Close() //nolint:errcheck // nothing is written through it any more
-	stores, err := openStores(ctx, c)
+	stores, err := openStores(ctx, c, nil)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"berth/cmd/berthd/config"
 	"berth/controlplane/httpapi"
 	"berth/models"
+	"berth/tracing"
 )
 
 // Time limits of connections, and of the end. The write limit is above the longest
@@ -70,14 +71,15 @@ func newLog(c config.Log, w io.Writer) *slog.Logger {
 	_ = level.UnmarshalText([]byte(c.Level)) // checked by the configuration
 	o := &slog.HandlerOptions{Level: level}
 	if c.Format == "text" {
-		return slog.New(slog.NewTextHandler(w, o))
+		return slog.New(tracedLog{slog.NewTextHandler(w, o)})
 	}
-	return slog.New(slog.NewJSONHandler(w, o))
+	return slog.New(tracedLog{slog.NewJSONHandler(w, o)})
 }
 
 // app is what a process runs: the HTTP server and the loops of its roles.
 type app struct {
 	log      *slog.Logger
+	trace    *tracing.Tracer
 	handler  http.Handler
 	loops    map[string]func(context.Context) // each returns soon after its context ends
 	stopping atomic.Bool                      // readiness is refused, so that balancers look elsewhere

@@ -139,7 +139,7 @@ func (p *process) stop(t *testing.T) error {
 func plainEnv() []string {
 	var env []string
 	for _, e := range os.Environ() {
-		if !strings.HasPrefix(e, "BERTH_") && !strings.HasPrefix(e, "AWS_") {
+		if !strings.HasPrefix(e, "BERTH_") && !strings.HasPrefix(e, "AWS_") && !strings.HasPrefix(e, "OTEL_") {
 			env = append(env, e)
 		}
 	}

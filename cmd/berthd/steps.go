@@ -28,7 +28,7 @@ const (
 )
 
 // processLoop runs the steps of collections.
-func processLoop(c *config.Config, log *slog.Logger, metrics *worker.Metrics, wakers *worker.Wakers, owner string, db *store.Store,
+func (a *app) processLoop(c *config.Config, log *slog.Logger, metrics *worker.Metrics, wakers *worker.Wakers, owner string, db *store.Store,
 	stores map[models.StoreName]*objects.Store, service *controlplane.Service) func(context.Context) {
 	caller := events.NewCaller(c.Webhooks.AllowPrivate, nil)
 	of := func(name models.StoreName) (*objects.Store, error) {
@@ -40,7 +40,7 @@ func processLoop(c *config.Config, log *slog.Logger, metrics *worker.Metrics, wa
 	}
 	p := &worker.Processor{
 		Tasks: db, Chain: service.Steps, Owner: owner, Lease: c.Worker.Lease.Std(), Limit: c.Worker.Concurrency.Process,
-		Now: utcNow, Log: log, Metrics: metrics,
+		Now: utcNow, Log: log, Metrics: metrics, Trace: a.trace,
 		Kinds: map[string]worker.StepFunc{
 			"inspect": worker.Inspect(func(ctx context.Context, r models.Replica, n int64) ([]byte, error) {
 				s, err := of(r.Store)
@@ -77,13 +77,13 @@ func processLoop(c *config.Config, log *slog.Logger, metrics *worker.Metrics, wa
 }
 
 // publishLoop tells others what happened.
-func publishLoop(ctx context.Context, c *config.Config, log *slog.Logger, metrics *worker.Metrics, wakers *worker.Wakers, owner string, db *store.Store) (func(context.Context), error) {
+func (a *app) publishLoop(ctx context.Context, c *config.Config, log *slog.Logger, metrics *worker.Metrics, wakers *worker.Wakers, owner string, db *store.Store) (func(context.Context), error) {
 	targets, err := outboxTargets(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	p := &worker.Publisher{Outbox: db, Targets: targets, Owner: owner, Lease: publishLease, Limit: publishLimit,
-		Now: utcNow, Log: log, Metrics: metrics}
+		Now: utcNow, Log: log, Metrics: metrics, Trace: a.trace}
 	loop := worker.Loop{
 		Name: "publish", Tick: c.Worker.Interval.Std(), Wake: wakers.Of("outbox"), Next: db.NextEvent, Log: log, Beat: metrics.Beat,
 		Once: func(ctx context.Context) (int, error) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth/models"
+	"berth/tracing"
 
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
@@ -52,6 +53,7 @@ type Config struct {
 	CallerRate, AddressRate Rate
 	TrustedProxies          []string
 	Now                     func() time.Time
+	Trace                   *tracing.Tracer // nil: off
 }
 
 // API answers requests. It is made by New.

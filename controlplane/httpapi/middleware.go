@@ -43,6 +43,7 @@ func (a *API) observe(c *gin.Context) {
 	c.Writer.Header().Set("X-Request-Id", x.id)
 	method := knownMethod(c.Request)
 	a.metrics.inFlight.Inc()
+	span := a.trace(c, method, x.id)
 	defer func() {
 		a.metrics.inFlight.Dec()
 		took := time.Since(started)
@@ -55,6 +56,7 @@ func (a *API) observe(c *gin.Context) {
 		}
 		status := c.Writer.Status()
 		a.metrics.observe(route, method, status, took)
+		span.ended(route, method, status, x)
 
 		attrs := []slog.Attr{
 			slog.String("method", method), slog.String("route", route), slog.Int("status", status),

@@ -14,8 +14,11 @@ import (
 	"berth/controlplane"
 	"berth/controlplane/httpapi"
 	"berth/models"
+	"berth/tracing"
 
 	"github.com/golang-jwt/jwt/v5"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
 // Multipart upload ids: one, and one as no store promises not to give, which takes an
@@ -307,10 +310,12 @@ func TestUppyStatuses(t *testing.T) {
 	s.call("GET", "/uppy"+ofID+"/1?key=c%2Fk", token, nil).refused(t, 500, models.CodeInternal)
 }
 
-// The grant in the path is in no log line and no metric, whatever becomes of the request.
+// The grant in the path is in no log line, no metric and no span, whatever becomes of the request.
 func TestUppyGrantIsNotWrittenDown(t *testing.T) {
 	t.Parallel()
-	s, r := recordUppy(t)
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	s, r := recordUppy(t, func(c *httpapi.Config) { c.Trace = tracing.New(provider, "test") })
 	s.undocumented()
 	good := grant(t, "ann", map[string]any{"collection": "c"})
 	for _, token := range []string{good, good + "x", tokenFor(t, "ann", "upload")} {
@@ -323,7 +328,11 @@ func TestUppyGrantIsNotWrittenDown(t *testing.T) {
 	r.err, r.hold = nil, func(context.Context) { panic("/uppy/" + good + "/s3") }
 	s.call("POST", "/uppy/"+good+"/s3/multipart", "", uppyCalls[1].body)
 	metrics := s.call("GET", "/metrics", "", nil)
-	for where, text := range map[string]string{"log": s.log.String(), "metrics": string(metrics.body)} {
+	traced, err := json.Marshal(spans.GetSpans())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for where, text := range map[string]string{"log": s.log.String(), "metrics": string(metrics.body), "trace": string(traced)} {
 		for _, bad := range []string{"eyJ", good[strings.LastIndexByte(good, '.')+1:], "AKIDEXAMPLE"} {
 			if strings.Contains(text, bad) {
 				t.Errorf("the %s holds %q", where, bad)

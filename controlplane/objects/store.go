@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/models"
+	"berth/tracing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
@@ -31,6 +32,7 @@ type Config struct {
 	HTTPClient           *http.Client     // nil: one with its own connection pool
 	Clock                func() time.Time // nil: time.Now; for callers that sign at the zero time
 	ExpectedBucketOwner  string           // account id; empty: not checked
+	Trace                *tracing.Tracer  // nil: off
 }
 
 // attempts bounds the calls made for one operation, the first included.
@@ -101,6 +103,9 @@ func New(cfg Config) (*Store, error) {
 	}
 	if cfg.Endpoint != "" {
 		opts.BaseEndpoint = aws.String(cfg.Endpoint)
+	}
+	if cfg.Trace.On() {
+		opts.APIOptions = append(opts.APIOptions, traced(cfg.Trace, cfg.Name, cfg.Bucket))
 	}
 	if cfg.ChecksumWhenRequired {
 		opts.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired

@@ -95,7 +95,7 @@ type batch struct {
 	n                                                          int
 	actor                                                      string
 	id, file, replica, was, version, etag, alg, typ, value, to []string
-	size, declared, taskID, eventID, payload                   []string
+	size, declared, taskID, eventID, payload, trace            []string
 	cleared                                                    []string // replicas that have nothing to be reaped any more
 }
 
@@ -126,7 +126,7 @@ func (b *batch) add(u models.Upload, f models.File, a models.Attestation, foreig
 		b.cleared = append(b.cleared, string(u.ReplicaID))
 	}
 	b.taskID, b.eventID = append(b.taskID, string(models.NewTaskID())), append(b.eventID, string(models.NewEventID()))
-	b.payload = append(b.payload, string(payload))
+	b.payload, b.trace = append(b.payload, string(payload)), append(b.trace, a.Traceparent)
 	return nil
 }
 
@@ -138,8 +138,9 @@ func (t tx) moveMany(b *batch, now time.Time) error {
 	if _, err := t.read(&n, `WITH w AS MATERIALIZED (
 			SELECT * FROM unnest(CAST(@id AS text[]), CAST(@file AS text[]), CAST(@replica AS text[]), CAST(@was AS text[]), CAST(@to AS text[]),
 				CAST(@version AS text[]), CAST(@etag AS text[]), CAST(@alg AS text[]), CAST(@type AS text[]), CAST(@value AS text[]),
-				CAST(@size AS bigint[]), CAST(@declared AS boolean[]), CAST(@task AS text[]), CAST(@event AS text[]), CAST(@payload AS jsonb[]))
-			AS x (id, file, replica, was, "to", version, etag, alg, type, value, size, declared, task, event, payload)),
+				CAST(@size AS bigint[]), CAST(@declared AS boolean[]), CAST(@task AS text[]), CAST(@event AS text[]), CAST(@payload AS jsonb[]),
+				CAST(@trace AS text[]))
+			AS x (id, file, replica, was, "to", version, etag, alg, type, value, size, declared, task, event, payload, trace)),
 		up AS (UPDATE uploads u SET state = CASE w."to" WHEN 'preparing' THEN 'completed' ELSE 'committed' END, lease_until = NULL,
 				version_id = w.version, etag = w.etag, size = w.size, attested_algorithm = w.alg, attested_type = w.type, attested_value = w.value,
 				completed_at = @now, updated_at = @now, closed_at = CASE w."to" WHEN 'preparing' THEN NULL ELSE CAST(@now AS timestamptz) END
@@ -158,8 +159,8 @@ func (t tx) moveMany(b *batch, now time.Time) error {
 			FROM old WHERE k.id = old.id),
 		nt AS (INSERT INTO tasks (id, kind, target, file_id, state, run_at, max_attempts, created_at, updated_at)
 			SELECT up.task, 'process', up.file, up.file, 'pending', @now, @attempts, @now, @now FROM up WHERE up."to" = 'processing'),
-		ob AS (INSERT INTO outbox (id, type, file_id, tenant, payload, state, not_before, created_at)
-			SELECT up.event, 'file.active', up.file, up.payload->>'tenant', up.payload, 'pending', @now, @now FROM up WHERE up."to" = 'active' RETURNING id),
+		ob AS (INSERT INTO outbox (id, type, file_id, tenant, payload, state, not_before, traceparent, created_at)
+			SELECT up.event, 'file.active', up.file, up.payload->>'tenant', up.payload, 'pending', @now, NULLIF(up.trace, ''), @now FROM up WHERE up."to" = 'active' RETURNING id),
 		hi AS (INSERT INTO history (at, file_id, what, subject, from_state, to_state, actor, why, version_id)
 			SELECT @now, h.file, h.what, h.subject, h.f, h.t, @actor, h.why, h.version FROM (
 				SELECT 1 AS o, file, 'upload' AS what, id AS subject, was AS f, 'completed' AS t, '' AS why, version FROM up
@@ -172,7 +173,8 @@ func (t tx) moveMany(b *batch, now time.Time) error {
 		args{"id": textArray(b.id), "file": textArray(b.file), "replica": textArray(b.replica), "was": textArray(b.was), "to": textArray(b.to),
 			"version": textArray(b.version), "etag": textArray(b.etag), "alg": textArray(b.alg), "type": textArray(b.typ), "value": textArray(b.value),
 			"size": textArray(b.size), "declared": textArray(b.declared), "actor": b.actor, "cleared": textArray(b.cleared), "task": textArray(b.taskID),
-			"event": textArray(b.eventID), "payload": textArray(b.payload), "attempts": models.DefaultMaxAttempts, "now": now}); err != nil {
+			"event": textArray(b.eventID), "payload": textArray(b.payload), "trace": textArray(b.trace),
+			"attempts": models.DefaultMaxAttempts, "now": now}); err != nil {
 		return err
 	}
 	if n.Uploads != b.n || n.Replicas != b.n || n.Files != b.n || n.Events != n.Wanted {

@@ -261,10 +261,10 @@ func (t tx) insertOpening(o models.Opening) error {
 			VALUES (@replica, @file, @store, @key, true, @replica_state, @size, @now, @now)),
 		u AS (INSERT INTO uploads (id, tenant, owner, collection, file_id, replica_id, state, method, size,
 				part_size, part_count, checksum_algorithm, checksum_type, checksum_value, commit_mode, identity, store, key,
-				content_type, undeclared, grace, signed_until, expires_at, hard_expires_at, created_at, updated_at)
+				content_type, undeclared, grace, signed_until, expires_at, hard_expires_at, traceparent, created_at, updated_at)
 			VALUES (@upload, @tenant, @owner, @collection, @file, @replica, @state, @method, @size, @part_size, @part_count,
 				@u_alg, @u_type, @u_value, @commit, @identity, @store, @key, @u_content_type, @undeclared, make_interval(secs => @grace),
-				@signed, @expires, @hard, @now, @now)),
+				@signed, @expires, @hard, @traceparent, @now, @now)),
 		k AS (INSERT INTO tasks (id, kind, target, file_id, state, run_at, max_attempts, created_at, updated_at)
 			VALUES (@task, 'reap', @replica, @file, 'pending', @run_at, @attempts, @now, @now))
 		INSERT INTO history (at, file_id, what, subject, to_state, actor)
@@ -278,7 +278,7 @@ func (t tx) insertOpening(o models.Opening) error {
 			"upload": u.ID, "state": u.State, "method": u.Method, "part_count": u.PartCount, "u_alg": u.Checksum.Algorithm,
 			"u_type": u.Checksum.Type, "u_value": u.Checksum.Value, "commit": u.Commit, "identity": null(u.Identity),
 			"u_content_type": u.ContentType, "undeclared": u.Undeclared, "grace": o.Grace.Seconds(), "signed": nullTime(u.SignedUntil),
-			"expires": u.ExpiresAt, "hard": u.HardExpires,
+			"expires": u.ExpiresAt, "hard": u.HardExpires, "traceparent": null(u.Traceparent),
 			"task": k.ID, "run_at": k.RunAt, "attempts": k.MaxAttempts, "actor": o.Actor, "now": o.Now})
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"berth/models"
+	"berth/tracing"
 )
 
 // tell writes an event for others, in the transaction that caused it.
@@ -14,14 +15,16 @@ func (t tx) tell(typ models.EventType, f models.File, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(`INSERT INTO outbox (id, type, file_id, tenant, payload, state, not_before, created_at)
-		VALUES (@id, @type, @file, @tenant, @payload, 'pending', @now, @now)`,
-		args{"id": models.NewEventID(), "type": typ, "file": f.ID, "tenant": f.Tenant, "payload": string(payload), "now": now})
+	_, err = t.exec(`INSERT INTO outbox (id, type, file_id, tenant, payload, state, not_before, traceparent, created_at)
+		VALUES (@id, @type, @file, @tenant, @payload, 'pending', @now, @traceparent, @now)`,
+		args{"id": models.NewEventID(), "type": typ, "file": f.ID, "tenant": f.Tenant, "payload": string(payload),
+			"traceparent": null(tracing.Traceparent(t.db.Statement.Context)), "now": now})
 	return err
 }
 
 const eventColumns = `o.id, o.type, o.file_id, o.tenant, o.payload, o.state, o.not_before, array_to_json(o.sent_to) AS sent_to,
-	o.attempts, COALESCE(o.lease_owner, '') AS lease_owner, o.lease_version, COALESCE(o.last_error, '') AS last_error, o.created_at`
+	o.attempts, COALESCE(o.lease_owner, '') AS lease_owner, o.lease_version, COALESCE(o.last_error, '') AS last_error,
+	COALESCE(o.traceparent, '') AS traceparent, o.created_at`
 
 type eventRow struct {
 	ID, Type, FileID, Tenant string
@@ -32,7 +35,7 @@ type eventRow struct {
 	Attempts                 int
 	LeaseOwner               string
 	LeaseVersion             int64
-	LastError                string
+	LastError, Traceparent   string
 	CreatedAt                time.Time
 }
 
@@ -41,7 +44,8 @@ func eventModels(rows []eventRow) []models.Event {
 	for i, r := range rows {
 		out[i] = models.Event{ID: models.EventID(r.ID), Type: models.EventType(r.Type), FileID: models.FileID(r.FileID),
 			Tenant: models.Tenant(r.Tenant), Payload: r.Payload, State: models.OutboxState(r.State), NotBefore: r.NotBefore.UTC(),
-			Attempts: r.Attempts, LeaseOwner: r.LeaseOwner, LeaseVersion: r.LeaseVersion, LastError: r.LastError, CreatedAt: r.CreatedAt.UTC()}
+			Attempts: r.Attempts, LeaseOwner: r.LeaseOwner, LeaseVersion: r.LeaseVersion, LastError: r.LastError, Traceparent: r.Traceparent,
+			CreatedAt: r.CreatedAt.UTC()}
 		_ = json.Unmarshal(r.SentTo, &out[i].SentTo) // made by the database a line above
 	}
 	return out

@@ -16,7 +16,7 @@ const (
 		COALESCE(u.version_id, '') AS version_id, COALESCE(u.etag, '') AS etag,
 		COALESCE(u.attested_algorithm, '') AS attested_algorithm, COALESCE(u.attested_type, '') AS attested_type,
 		COALESCE(u.attested_value, '') AS attested_value, COALESCE(u.reason_code, '') AS reason_code,
-		COALESCE(u.reason, '') AS reason, u.created_at, u.updated_at, u.completed_at, u.closed_at`
+		COALESCE(u.reason, '') AS reason, COALESCE(u.traceparent, '') AS traceparent, u.created_at, u.updated_at, u.completed_at, u.closed_at`
 	fileColumns = `f.id, f.tenant, f.owner, f.collection, f.name, f.size, f.part_size, f.content_type, f.metadata,
 		f.state, f.checksum_algorithm, f.checksum_type, f.checksum_value, f.declared,
 		COALESCE(f.version_id, '') AS version_id, COALESCE(f.etag, '') AS etag, COALESCE(f.upload_id, '') AS upload_id,
@@ -42,7 +42,7 @@ type uploadRow struct {
 	VersionID                                                       string
 	ETag                                                            string `gorm:"column:etag"`
 	AttestedAlgorithm, AttestedType, AttestedValue                  string
-	ReasonCode, Reason                                              string
+	ReasonCode, Reason, Traceparent                                 string
 	CreatedAt, UpdatedAt                                            time.Time
 	CompletedAt, ClosedAt                                           *time.Time
 }
@@ -61,7 +61,7 @@ func (r *uploadRow) model() models.Upload {
 		ExpiresAt: r.ExpiresAt.UTC(), HardExpires: r.HardExpiresAt.UTC(),
 		VersionID: r.VersionID, ETag: r.ETag,
 		Attested:   checksum(r.AttestedAlgorithm, r.AttestedType, r.AttestedValue),
-		ReasonCode: models.Code(r.ReasonCode), Reason: r.Reason,
+		ReasonCode: models.Code(r.ReasonCode), Reason: r.Reason, Traceparent: r.Traceparent,
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
 		CompletedAt: timeOf(r.CompletedAt), ClosedAt: timeOf(r.ClosedAt),
 	}

@@ -28,6 +28,7 @@ import (
 	"gorm.io/gorm/logger"
 
 	"berth/models"
+	"berth/tracing"
 )
 
 // Store is the database.
@@ -35,6 +36,8 @@ type Store struct {
 	db  *gorm.DB
 	sql *sql.DB
 	dsn string
+
+	trace *tracing.Tracer
 }
 
 // Options tune the pool.
@@ -42,6 +45,7 @@ type Options struct {
 	MaxConns int // 0: 20
 	// Tracer sees each statement and transaction boundary; for tests that inject faults.
 	Tracer pgx.QueryTracer
+	Trace  *tracing.Tracer // nil: off
 }
 
 // Open connects to the database at dsn and checks that it answers.
@@ -76,7 +80,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		_ = db.Close()
 		return nil, fmt.Errorf("store: gorm: %w", err)
 	}
-	return &Store{db: g, sql: db, dsn: dsn}, nil
+	return &Store{db: g, sql: db, dsn: dsn, trace: o.Trace}, nil
 }
 
 // Close gives the connections back.
@@ -126,6 +130,7 @@ func (t tx) read(dest any, q string, a args) (int64, error) {
 // within runs do in one transaction. A deadlock or a serialization failure undid all
 // of it, so it is run again, a few times; nothing else is.
 func (s *Store) within(ctx context.Context, op string, do func(tx) error) error {
+	ctx, span := s.trace.Child(ctx, tracing.Client, op, dbSystem)
 	var err error
 	for range 3 {
 		err = s.db.WithContext(ctx).Transaction(func(g *gorm.DB) error { return do(tx{g}) })
@@ -136,8 +141,14 @@ func (s *Store) within(ctx context.Context, op string, do func(tx) error) error 
 	if ctx.Err() != nil && (errors.Is(err, sql.ErrTxDone) || errors.Is(err, driver.ErrBadConn)) {
 		err = ctx.Err() // the caller went away, and database/sql undid it for that
 	}
+	if state := sqlState(err); state != "" {
+		span.Fail(state) // all else is a guard that said no, or is told by the caller's span
+	}
+	span.End(ctx.Err())
 	return wrap(op, err)
 }
+
+var dbSystem = tracing.String("db.system.name", "postgresql")
 
 // alone runs statements outside a transaction.
 func (s *Store) alone(ctx context.Context) tx { return tx{s.db.WithContext(ctx)} }

@@ -106,13 +106,14 @@ type taskRow struct {
 	LeaseVersion            int64
 	TakenOver               bool
 	LastError, FileID       string
+	Traceparent             string
 	CreatedAt, UpdatedAt    time.Time
 }
 
 func (r *taskRow) model() models.Task {
 	return models.Task{ID: models.TaskID(r.ID), Kind: models.TaskKind(r.Kind), Target: r.Target, FileID: models.FileID(r.FileID),
 		State: models.TaskState(r.State), RunAt: r.RunAt.UTC(), Attempts: r.Attempts, MaxAttempts: r.MaxAttempts, Manual: r.Manual,
-		LeaseOwner: r.LeaseOwner, LeaseUntil: timeOf(r.LeaseUntil), LeaseVersion: r.LeaseVersion, TakenOver: r.TakenOver, LastError: r.LastError,
+		LeaseOwner: r.LeaseOwner, LeaseUntil: timeOf(r.LeaseUntil), LeaseVersion: r.LeaseVersion, TakenOver: r.TakenOver, LastError: r.LastError, Traceparent: r.Traceparent,
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC()}
 }
 
@@ -130,7 +131,9 @@ func (s *Store) Claim(ctx context.Context, c models.Claiming) ([]models.Task, er
 		UPDATE tasks t SET state = 'running', lease_owner = @owner, lease_until = @until,
 			lease_version = t.lease_version + 1, attempts = t.attempts + 1, updated_at = @now
 		WHERE t.id IN (SELECT id FROM dead UNION ALL SELECT id FROM due)
-		RETURNING `+taskColumns+`, EXISTS (SELECT 1 FROM dead WHERE dead.id = t.id) AS taken_over`, args{"kind": c.Kind, "owner": c.Owner, "until": c.Until, "limit": c.Limit, "now": c.Now})
+		RETURNING `+taskColumns+`, EXISTS (SELECT 1 FROM dead WHERE dead.id = t.id) AS taken_over,
+			COALESCE((SELECT u.traceparent FROM uploads u WHERE u.file_id = t.file_id), '') AS traceparent`,
+		args{"kind": c.Kind, "owner": c.Owner, "until": c.Until, "limit": c.Limit, "now": c.Now})
 	if err != nil {
 		return nil, wrap("claim tasks", err)
 	}

@@ -6,10 +6,17 @@ import (
 	"time"
 
 	"berth/models"
+	"berth/tracing"
 )
 
 // errLeaseLost ends the work on a task that somebody else has by now.
 var errLeaseLost = errors.New("the lease was lost")
+
+// taskAttrs are what the span of a task says of it.
+func taskAttrs(k models.Task) []tracing.Attr {
+	return []tracing.Attr{tracing.String("berth.task.id", string(k.ID)), tracing.String("berth.file.id", string(k.FileID)),
+		tracing.Int("berth.task.attempt", k.Attempts)}
+}
 
 // Renewer prolongs leases.
 type Renewer interface {

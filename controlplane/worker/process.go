@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/models"
+	"berth/tracing"
 )
 
 // ProcessTasks is what the processor needs of the database.
@@ -52,6 +53,7 @@ type Processor struct {
 	Now     func() time.Time
 	Log     *slog.Logger
 	Metrics *Metrics
+	Trace   *tracing.Tracer
 }
 
 // ProcessCounts is what one pass did.
@@ -106,6 +108,14 @@ func (p *Processor) RunOnce(ctx context.Context) (ProcessCounts, error) {
 }
 
 func (p *Processor) one(ctx context.Context, k models.Task) (outcome string, err error) {
+	ctx, span := p.Trace.Continue(ctx, k.Traceparent, tracing.Consumer, "process", taskAttrs(k)...)
+	defer func() {
+		span.Set(tracing.String("berth.outcome", outcome))
+		if outcome == "failed" {
+			span.Fail("step")
+		}
+		span.End(err)
+	}()
 	defer caught(&err)
 	v, err := p.Tasks.BeginProcess(ctx, k, p.Now())
 	if err != nil {
@@ -135,6 +145,7 @@ func (p *Processor) one(ctx context.Context, k models.Task) (outcome string, err
 	if ok, err := p.Tasks.WaitStep(ctx, p.wait(call, next, p.Lease), p.Now()); err != nil || !ok {
 		return "lost", err
 	}
+	span.Set(tracing.String("berth.step", st.Name))
 	var answer models.StepAnswer
 	err = leased(ctx, p.Tasks, k, p.Lease, p.Now, func(ctx context.Context) error {
 		if st.Timeout > 0 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/models"
+	"berth/tracing"
 )
 
 // Outbox is what the publisher needs of the database.
@@ -34,6 +35,7 @@ type Publisher struct {
 	Now     func() time.Time
 	Log     *slog.Logger
 	Metrics *Metrics
+	Trace   *tracing.Tracer
 }
 
 // PublishCounts is what one pass did.
@@ -78,6 +80,17 @@ func (p *Publisher) RunOnce(ctx context.Context) (PublishCounts, error) {
 	return c, errors.Join(errs...)
 }
 
+// sendTo sends an event to one target, as a span of the trace that caused it. What travels
+// with the event is this span.
+func (p *Publisher) sendTo(ctx context.Context, t Target, e models.Event) error {
+	ctx, span := p.Trace.Continue(ctx, e.Traceparent, tracing.Producer, "send "+t.Name(),
+		tracing.String("messaging.operation.type", "send"), tracing.String("messaging.message.id", string(e.ID)),
+		tracing.String("berth.event.type", string(e.Type)), tracing.String("berth.file.id", string(e.FileID)))
+	err := t.Send(ctx, e)
+	span.End(err)
+	return err
+}
+
 func (p *Publisher) send(ctx context.Context, e models.Event) models.SendResult {
 	ctx, cancel := context.WithTimeout(ctx, p.Lease*3/4)
 	defer cancel()
@@ -87,7 +100,7 @@ func (p *Publisher) send(ctx context.Context, e models.Event) models.SendResult 
 		if slices.Contains(sent, t.Name()) {
 			continue
 		}
-		if err := t.Send(ctx, e); err != nil {
+		if err := p.sendTo(ctx, t, e); err != nil {
 			said = t.Name() + ": " + short(err)
 			continue
 		}

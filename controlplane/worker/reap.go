@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth/models"
+	"berth/tracing"
 )
 
 // ReapTasks is what the reaper needs of the database.
@@ -41,6 +42,7 @@ type Reaper struct {
 	Now     func() time.Time
 	Log     *slog.Logger
 	Metrics *Metrics
+	Trace   *tracing.Tracer
 }
 
 // ReapCounts is what one pass did.
@@ -111,7 +113,18 @@ func (c *ReapCounts) add(d models.Decision, o models.ReapOutcome) {
 
 // one does one claimed task: look again and decide under the locks, act outside any
 // transaction, record under the fence.
+//
+// It is a trace of its own, linked to the upload's: that may be years old.
 func (r *Reaper) one(ctx context.Context, k models.Task) (d models.Decision, out models.ReapOutcome, err error) {
+	ctx, span := r.Trace.Start(ctx, tracing.Consumer, "reap", taskAttrs(k)...)
+	tracing.Link(ctx, k.Traceparent)
+	defer func() {
+		span.Set(tracing.String("berth.outcome", string(d)))
+		if out.Failure != "" {
+			span.Fail("store")
+		}
+		span.End(err)
+	}()
 	defer caught(&err)
 	p, err := r.Tasks.BeginReap(ctx, k, r.Now())
 	if err != nil {

@@ -66,6 +66,12 @@ func (l *loader) check() {
 			}
 		}
 	}
+	if c.Telemetry.OTLPEndpoint != "" {
+		l.url("telemetry.otlp_endpoint", c.Telemetry.OTLPEndpoint)
+	}
+	if r := c.Telemetry.SampleRatio; r != nil && !(*r >= 0 && *r <= 1) { // NaN is neither
+		l.wrong("telemetry.sample_ratio", "is not from 0 to 1")
+	}
 	for i, o := range c.CORS.AllowedOrigins {
 		if o != "*" {
 			l.origin(index("cors.allowed_origins", i), o)

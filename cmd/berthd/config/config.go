@@ -15,6 +15,7 @@ type Config struct {
 	Outbox      Outbox                `yaml:"outbox,omitempty"`
 	Webhooks    Webhooks              `yaml:"webhooks,omitempty"`
 	Limits      Limits                `yaml:"limits,omitempty"`
+	Telemetry   Telemetry             `yaml:"telemetry,omitempty"`
 	CORS        CORS                  `yaml:"cors,omitempty"`
 	Collections map[string]Collection `yaml:"collections,omitempty"`
 }
@@ -125,6 +126,13 @@ type Limits struct {
 	AddressRate    int      `yaml:"address_rate,omitempty"`
 	AddressBurst   int      `yaml:"address_burst,omitempty"`
 	TrustedProxies []string `yaml:"trusted_proxies,omitempty"`
+}
+
+// Telemetry says where traces go. Metrics are scraped, from /metrics.
+type Telemetry struct {
+	OTLPEndpoint string   `yaml:"otlp_endpoint,omitempty"`
+	SampleRatio  *float64 `yaml:"sample_ratio,omitempty"` // nil: as OTEL_TRACES_SAMPLER says
+	ServiceName  string   `yaml:"service_name,omitempty"`
 }
 
 // CORS says which web pages may call the API.

@@ -202,6 +202,12 @@ func set(v reflect.Value, word string) error {
 			return fmt.Errorf("is not a whole number")
 		}
 		v.SetInt(i)
+	case reflect.Float64:
+		f, err := strconv.ParseFloat(word, 64)
+		if err != nil {
+			return fmt.Errorf("is not a number")
+		}
+		v.SetFloat(f)
 	default:
 		return fmt.Errorf("cannot be set to a word")
 	}

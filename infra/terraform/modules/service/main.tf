@@ -7,10 +7,19 @@ locals {
   port  = 8080
   roles = { for role, size in var.roles : role => size if role != "events" || var.queue_name != null }
 
-  config = merge(var.config, {
-    listen     = ":${local.port}"
-    public_url = var.public_url
-  })
+  config = merge(
+    var.config,
+    { for key, value in { telemetry = var.tracing } : key => value if value != null },
+    { listen = ":${local.port}", public_url = var.public_url },
+  )
+
+  # The port of the receiver of traces, where it is not that of HTTPS, which is open anyway.
+  otlp_ports = [
+    for t in var.tracing == null ? [] : [var.tracing] : tonumber(coalesce(
+      one(regex("^https?://[^/:]+(?::([0-9]+))?", t.otlp_endpoint)),
+      startswith(t.otlp_endpoint, "https:") ? "443" : "80",
+    ))
+  ]
 
   environment = [
     { name = "BERTH_CONFIG_YAML", value = yamlencode(local.config) },

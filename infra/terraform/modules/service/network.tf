@@ -62,6 +62,18 @@ resource "aws_vpc_security_group_egress_rule" "tasks_https" {
   ip_protocol       = "tcp"
 }
 
+# Its address is the network's to know: narrow it where yours does.
+resource "aws_vpc_security_group_egress_rule" "tasks_otlp" {
+  for_each = toset([for port in local.otlp_ports : tostring(port) if port != 443])
+
+  security_group_id = aws_security_group.tasks.id
+  description       = "Traces"
+  cidr_ipv4         = "0.0.0.0/0"
+  from_port         = tonumber(each.key)
+  to_port           = tonumber(each.key)
+  ip_protocol       = "tcp"
+}
+
 resource "aws_vpc_security_group_egress_rule" "tasks_database" {
   security_group_id            = aws_security_group.tasks.id
   description                  = "PostgreSQL"

@@ -101,8 +101,8 @@ variable "secrets" {
   default     = {}
 
   validation {
-    condition     = alltrue([for name, arn in var.secrets : startswith(name, "BERTH_") && startswith(arn, "arn:")])
-    error_message = "Names begin with BERTH_, values are ARNs."
+    condition     = alltrue([for name, arn in var.secrets : (startswith(name, "BERTH_") || name == "OTEL_EXPORTER_OTLP_HEADERS") && startswith(arn, "arn:")])
+    error_message = "Names begin with BERTH_, or are OTEL_EXPORTER_OTLP_HEADERS; values are ARNs."
   }
 }
 
@@ -210,6 +210,24 @@ variable "metrics_image" {
   description = "Image of the CloudWatch agent that runs beside berthd and hands its Prometheus metrics to CloudWatch, for module alarms. Null: none; scrape /metrics by other means."
   type        = string
   default     = null
+}
+
+variable "tracing" {
+  description = "Where traces go: an OTLP receiver over HTTP that the tasks reach, and how many of the traces that begin in berthd are kept. What a receiver wants for a key belongs into secrets, as OTEL_EXPORTER_OTLP_HEADERS. Null: no traces, unless config.telemetry says so."
+  type = object({
+    otlp_endpoint = string
+    sample_ratio  = optional(number, 1)
+  })
+  default = null
+
+  validation {
+    condition     = var.tracing == null ? true : can(regex("^https?://[^/@:]+(:[0-9]+)?(/.*)?$", var.tracing.otlp_endpoint))
+    error_message = "otlp_endpoint must be http(s)://host[:port][/path]."
+  }
+  validation {
+    condition     = var.tracing == null ? true : var.tracing.sample_ratio >= 0 && var.tracing.sample_ratio <= 1
+    error_message = "sample_ratio must be from 0 to 1."
+  }
 }
 
 variable "log_retention_days" {

@@ -118,6 +118,47 @@ run "defaults" {
     condition     = output.metrics_namespace == null && length(jsondecode(aws_ecs_task_definition.role["api"].container_definitions)) == 1
     error_message = "no agent unless asked for"
   }
+  assert {
+    condition     = !can(yamldecode(one([for e in jsondecode(aws_ecs_task_definition.role["api"].container_definitions)[0].environment : e.value if e.name == "BERTH_CONFIG_YAML"])).telemetry) && length(aws_vpc_security_group_egress_rule.tasks_otlp) == 0
+    error_message = "no traces unless asked for"
+  }
+}
+
+run "traced" {
+  variables {
+    tracing = { otlp_endpoint = "http://collector.internal:4318", sample_ratio = 0.1 }
+    secrets = { OTEL_EXPORTER_OTLP_HEADERS = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:otlp" }
+  }
+
+  assert {
+    condition     = yamldecode(one([for e in jsondecode(aws_ecs_task_definition.role["worker"].container_definitions)[0].environment : e.value if e.name == "BERTH_CONFIG_YAML"])).telemetry == { otlp_endpoint = "http://collector.internal:4318", sample_ratio = 0.1 }
+    error_message = "berthd is told where traces go"
+  }
+  assert {
+    condition     = [for r in aws_vpc_security_group_egress_rule.tasks_otlp : r.from_port] == [4318]
+    error_message = "and the network lets them go there"
+  }
+}
+
+run "traced_over_https" {
+  variables {
+    tracing = { otlp_endpoint = "https://otlp.example.com" }
+  }
+
+  assert {
+    condition     = length(aws_vpc_security_group_egress_rule.tasks_otlp) == 0
+    error_message = "HTTPS is open already"
+  }
+}
+
+run "a_receiver_without_scheme" {
+  command = plan
+
+  variables {
+    tracing = { otlp_endpoint = "collector:4318" }
+  }
+
+  expect_failures = [var.tracing]
 }
 
 run "with_metrics_outbox_and_rds" {
