@@ -14,7 +14,7 @@ import (
 //
 // Codes: NOT_FOUND, SESSION_CLOSED, SESSION_EXPIRED, BUSY, MISSING_PARTS,
 // SIZE_MISMATCH, PART_CORRUPT, CHECKSUM_MISMATCH, DIGEST_MISMATCH, INVALID_REQUEST,
-// STORE_UNAVAILABLE. Those that name parts leave the session open, so that the client can
+// TOO_LARGE, TYPE_NOT_ALLOWED, STORE_UNAVAILABLE. Those that name parts leave the session open, so that the client can
 // mend and go on.
 func (s *Service) Complete(ctx context.Context, c models.Caller, id models.UploadID, req CompleteRequest) (UploadView, error) {
 	if err := c.Require(models.ScopeUpload); err != nil {
@@ -22,6 +22,9 @@ func (s *Service) Complete(ctx context.Context, c models.Caller, id models.Uploa
 	}
 	u, _, err := s.upload(ctx, c, id)
 	if err != nil {
+		return UploadView{}, err
+	}
+	if err := withinLimits(c.Grant, u.ContentType, u.Size); err != nil {
 		return UploadView{}, err
 	}
 	claim, err := claimed(&u, req)

@@ -21,6 +21,9 @@ func (s *Service) Form(ctx context.Context, c models.Caller, id models.UploadID)
 	if err != nil {
 		return refuse(err)
 	}
+	if err := withinLimits(c.Grant, u.ContentType, 0); err != nil {
+		return refuse(err)
+	}
 	now := s.utc()
 	if err := signable(&u, now); err != nil {
 		return refuse(err)

@@ -12,13 +12,16 @@ import (
 // it ends is stored before it leaves; signing is progress, and slides the session's end.
 //
 // Codes: NOT_FOUND, SESSION_CLOSED, SESSION_EXPIRED, BUSY, PART_OUT_OF_RANGE,
-// PART_CONFLICT, INVALID_REQUEST, STORE_UNAVAILABLE.
+// PART_CONFLICT, INVALID_REQUEST, TOO_LARGE, TYPE_NOT_ALLOWED, STORE_UNAVAILABLE.
 func (s *Service) Sign(ctx context.Context, c models.Caller, id models.UploadID, req SignRequest) (Signed, error) {
 	if err := c.Require(models.ScopeUpload); err != nil {
 		return Signed{}, err
 	}
 	u, _, err := s.upload(ctx, c, id)
 	if err != nil {
+		return Signed{}, err
+	}
+	if err := withinLimits(c.Grant, u.ContentType, u.Size); err != nil {
 		return Signed{}, err
 	}
 	now := s.utc()

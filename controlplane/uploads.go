@@ -85,7 +85,7 @@ func (s *Service) Abort(ctx context.Context, c models.Caller, id models.UploadID
 // Commit attaches a completed upload whose collection or opener deferred that.
 // Repeated, it gives the same file.
 //
-// Codes: NOT_FOUND, INVALID_REQUEST, METADATA_INVALID, TYPE_NOT_ALLOWED,
+// Codes: NOT_FOUND, INVALID_REQUEST, METADATA_INVALID, TYPE_NOT_ALLOWED, TOO_LARGE,
 // SESSION_NOT_COMPLETED, SESSION_EXPIRED, SESSION_CLOSED.
 func (s *Service) Commit(ctx context.Context, c models.Caller, id models.UploadID, req CommitRequest) (models.File, error) {
 	if err := c.Require(models.ScopeUpload); err != nil {
@@ -123,6 +123,9 @@ func (s *Service) Commit(ctx context.Context, c models.Caller, id models.UploadI
 		effective = u.ContentType
 	}
 	if err := allowed(&col, nil, name, effective, u.Size, false); err != nil {
+		return models.File{}, err
+	}
+	if err := withinLimits(c.Grant, effective, u.Size); err != nil {
 		return models.File{}, err
 	}
 	now := s.utc()

@@ -469,6 +469,7 @@ func TestExitCodes(t *testing.T) {
 		"absent config": {[]string{"serve", "--config", bad + "x"}, exitFailed, "no such file"},
 		"bad scope":     {[]string{"token", "--owner", "a", "--scope", "everything", "--secret", testSecret}, exitUsage, "everything"},
 		"bad grant":     {[]string{"token", "--owner", "a", "--grant", "[]", "--secret", testSecret}, exitUsage, "--grant"},
+		"odd grant":     {[]string{"token", "--owner", "a", "--grant", `{"max_bytez":1}`, "--secret", testSecret}, exitUsage, "--grant"},
 		"short secret":  {[]string{"token", "--owner", "a", "--secret", "short"}, exitUsage, "fewer than 32 bytes"},
 		"bad role":      {[]string{"serve", "--role", "cook", "--config", "config/example.yaml"}, exitUsage, "cook"},
 	} {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/cmd/berthd/config"
+	"berth/controlplane/httpapi"
 	"berth/models"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -25,7 +26,7 @@ type tokenCmd struct {
 }
 
 // Run prints the token and nothing else.
-func (t tokenCmd) Run(_ context.Context, s streams) error {
+func (t tokenCmd) Run(ctx context.Context, s streams) error {
 	claims := jwt.MapClaims{"sub": t.Owner, "tenant": t.Tenant, "scope": strings.Join(t.Scope, " ")}
 	known := []models.Scope{models.ScopeUpload, models.ScopeRead, models.ScopeDelete, models.ScopeAdmin}
 	for _, scope := range t.Scope {
@@ -69,6 +70,13 @@ func (t tokenCmd) Run(_ context.Context, s streams) error {
 	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(secret.Reveal()))
 	if err != nil {
 		return fmt.Errorf("token: sign: %w", err)
+	}
+	v, err := httpapi.NewVerifier(ctx, httpapi.TokenConfig{Secret: []byte(secret.Reveal())})
+	if err != nil {
+		return fmt.Errorf("token: %w", err)
+	}
+	if _, err := v.Verify(ctx, signed); err != nil {
+		return usageError("the server would refuse this token: look at --owner, --tenant, --ttl and the names and values of --grant")
 	}
 	_, err = fmt.Fprintln(s.out, signed)
 	return err
