@@ -35,7 +35,7 @@ func (a *app) workers(ctx context.Context, c *config.Config, log *slog.Logger, r
 	owner := processName()
 	tick := c.Worker.Interval.Std()
 	reaper := &worker.Reaper{
-		Tasks: db, Owner: owner, Lease: c.Worker.Lease.Std(), Limit: c.Worker.Concurrency.Reap, Now: utcNow, Log: log, Metrics: metrics, Trace: a.trace,
+		Tasks: db, Owner: owner, Lease: c.Worker.Lease.Std(), Now: utcNow, Log: log, Metrics: metrics, Trace: a.trace,
 		Stores: func(name models.StoreName) (worker.ReapObjects, bool) {
 			s, ok := stores[name]
 			return s, ok
@@ -46,13 +46,12 @@ func (a *app) workers(ctx context.Context, c *config.Config, log *slog.Logger, r
 		History: c.Worker.History.Std(),
 		Now:     utcNow, Log: log, Metrics: metrics,
 	}
-	reap := worker.Loop{
-		Name: "reap", Tick: tick, Wake: wakers.Of(string(models.TaskReap)), Log: log, Beat: metrics.Beat,
-		Next: func(ctx context.Context) (time.Time, bool, error) { return db.NextDue(ctx, models.TaskReap) },
-		Once: func(ctx context.Context) (int, error) {
-			n, err := reaper.RunOnce(ctx)
-			return n.Claimed, err
+	reap := worker.Pool{
+		Loop: worker.Loop{
+			Name: "reap", Tick: tick, Wake: wakers.Of(string(models.TaskReap)), Log: log, Beat: metrics.Beat,
+			Next: func(ctx context.Context) (time.Time, bool, error) { return db.NextDue(ctx, models.TaskReap) },
 		},
+		Slots: c.Worker.Concurrency.Reap, Claim: reaper.Claim, Do: reaper.Do,
 	}
 	repair := worker.Loop{
 		Name: "repair", Tick: tick, Log: log, Beat: metrics.Beat,

@@ -39,7 +39,7 @@ func (a *app) processLoop(c *config.Config, log *slog.Logger, metrics *worker.Me
 		return s, nil
 	}
 	p := &worker.Processor{
-		Tasks: db, Chain: service.Steps, Owner: owner, Lease: c.Worker.Lease.Std(), Limit: c.Worker.Concurrency.Process,
+		Tasks: db, Chain: service.Steps, Owner: owner, Lease: c.Worker.Lease.Std(),
 		Now: utcNow, Log: log, Metrics: metrics, Trace: a.trace,
 		Kinds: map[string]worker.StepFunc{
 			"inspect": worker.Inspect(func(ctx context.Context, r models.Replica, n int64) ([]byte, error) {
@@ -65,13 +65,12 @@ func (a *app) processLoop(c *config.Config, log *slog.Logger, metrics *worker.Me
 			},
 		},
 	}
-	loop := worker.Loop{
-		Name: "process", Tick: c.Worker.Interval.Std(), Wake: wakers.Of(string(models.TaskProcess)), Log: log, Beat: metrics.Beat,
-		Next: func(ctx context.Context) (time.Time, bool, error) { return db.NextDue(ctx, models.TaskProcess) },
-		Once: func(ctx context.Context) (int, error) {
-			n, err := p.RunOnce(ctx)
-			return n.Claimed, err
+	loop := worker.Pool{
+		Loop: worker.Loop{
+			Name: "process", Tick: c.Worker.Interval.Std(), Wake: wakers.Of(string(models.TaskProcess)), Log: log, Beat: metrics.Beat,
+			Next: func(ctx context.Context) (time.Time, bool, error) { return db.NextDue(ctx, models.TaskProcess) },
 		},
+		Slots: c.Worker.Concurrency.Process, Claim: p.Claim, Do: p.Do,
 	}
 	return loop.Run
 }

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ type Config struct {
 	ChecksumWhenRequired bool
 	Credentials          aws.CredentialsProvider
 	HTTPClient           *http.Client     // nil: one with its own connection pool
+	Silence              time.Duration    // longest within a call, 0: a minute; not of an HTTPClient that is given
 	Clock                func() time.Time // nil: time.Now; for callers that sign at the zero time
 	ExpectedBucketOwner  string           // account id; empty: not checked
 	Trace                *tracing.Tracer  // nil: off
@@ -84,7 +86,7 @@ func New(cfg Config) (*Store, error) {
 	}
 	httpClient := cfg.HTTPClient
 	if httpClient == nil {
-		httpClient = newHTTPClient()
+		httpClient = newHTTPClient(cmp.Or(cfg.Silence, silence))
 	}
 	public := cfg.PublicEndpoint
 	if public == "" {
@@ -152,21 +154,20 @@ func checkEndpoint(e string) error {
 }
 
 // newHTTPClient bounds every wait that is not the caller's: a store that takes the
-// connection and stays silent costs a minute, not a worker. There is no limit on the
-// whole call: S3 may work minutes on a Complete, with the header sent.
-func newHTTPClient() *http.Client {
+// connection and goes silent, wherever in a call, costs a minute, not a worker. There is
+// no limit on the whole call: S3 may work minutes on a Complete, with the header sent.
+func newHTTPClient(silence time.Duration) *http.Client {
 	return &http.Client{
-		Transport: &http.Transport{
+		Transport: attentive{most: silence, next: &http.Transport{
 			Proxy:                 http.ProxyFromEnvironment,
 			DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 			TLSHandshakeTimeout:   10 * time.Second,
-			ResponseHeaderTimeout: time.Minute,
 			ExpectContinueTimeout: time.Second,
 			MaxIdleConns:          256,
 			MaxIdleConnsPerHost:   128,
 			IdleConnTimeout:       90 * time.Second,
 			ForceAttemptHTTP2:     true,
-		},
+		}},
 		// A redirect would be answered with a signature for another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

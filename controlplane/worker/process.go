@@ -49,7 +49,7 @@ type Processor struct {
 	Kinds   map[string]StepFunc
 	Owner   string
 	Lease   time.Duration
-	Limit   int
+	Limit   int // tasks at once, of RunOnce
 	Now     func() time.Time
 	Log     *slog.Logger
 	Metrics *Metrics
@@ -67,44 +67,59 @@ const (
 
 // RunOnce claims due process tasks and does one step of each, side by side.
 func (p *Processor) RunOnce(ctx context.Context) (ProcessCounts, error) {
-	now := p.Now()
-	tasks, err := p.Tasks.Claim(ctx, models.Claiming{Kind: models.TaskProcess, Owner: p.Owner, Until: now.Add(p.Lease), Limit: p.Limit, Now: now})
+	tasks, err := p.Claim(ctx, p.Limit)
 	if err != nil {
 		return ProcessCounts{}, err
 	}
-	p.Metrics.claimed(tasks)
-	var (
-		c    = ProcessCounts{Claimed: len(tasks)}
-		errs []error
-		mu   sync.Mutex
-		wg   sync.WaitGroup
-	)
-	for _, k := range tasks {
-		wg.Go(func() {
-			outcome, err := p.one(ctx, k)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				errs = append(errs, fmt.Errorf("process %s: %w", k.Target, err))
-			}
-			switch outcome {
-			case "noted":
-				c.Noted++
-			case "published":
-				c.Published++
-			case "waiting":
-				c.Waiting++
-			case "failed":
-				c.Failed++
-			case "ignored":
-				c.Ignored++
-			default:
-				c.Lost++
-			}
-		})
-	}
-	wg.Wait()
+	c := ProcessCounts{Claimed: len(tasks)}
+	var mu sync.Mutex
+	errs := sideBySide(tasks, func(k models.Task) error {
+		outcome, err := p.do(ctx, k)
+		mu.Lock()
+		defer mu.Unlock()
+		c.add(outcome)
+		return err
+	})
 	return c, errors.Join(errs...)
+}
+
+// Claim takes at most n due process tasks.
+func (p *Processor) Claim(ctx context.Context, n int) ([]models.Task, error) {
+	now := p.Now()
+	tasks, err := p.Tasks.Claim(ctx, models.Claiming{Kind: models.TaskProcess, Owner: p.Owner, Until: now.Add(p.Lease), Limit: n, Now: now})
+	p.Metrics.claimed(tasks)
+	return tasks, err
+}
+
+// Do does one step of a claimed task.
+func (p *Processor) Do(ctx context.Context, k models.Task) error {
+	_, err := p.do(ctx, k)
+	return err
+}
+
+func (p *Processor) do(ctx context.Context, k models.Task) (string, error) {
+	outcome, err := p.one(ctx, k)
+	if err != nil {
+		err = fmt.Errorf("process %s: %w", k.Target, err)
+	}
+	return outcome, err
+}
+
+func (c *ProcessCounts) add(outcome string) {
+	switch outcome {
+	case "noted":
+		c.Noted++
+	case "published":
+		c.Published++
+	case "waiting":
+		c.Waiting++
+	case "failed":
+		c.Failed++
+	case "ignored":
+		c.Ignored++
+	default:
+		c.Lost++
+	}
 }
 
 func (p *Processor) one(ctx context.Context, k models.Task) (outcome string, err error) {

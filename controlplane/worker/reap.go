@@ -38,7 +38,7 @@ type Reaper struct {
 	Stores  func(models.StoreName) (ReapObjects, bool)
 	Owner   string        // names this process in leases
 	Lease   time.Duration // renewed at a third of it
-	Limit   int           // tasks at once
+	Limit   int           // tasks at once, of RunOnce
 	Now     func() time.Time
 	Log     *slog.Logger
 	Metrics *Metrics
@@ -64,32 +64,43 @@ const (
 
 // RunOnce claims due reap tasks and does them side by side.
 func (r *Reaper) RunOnce(ctx context.Context) (ReapCounts, error) {
-	now := r.Now()
-	tasks, err := r.Tasks.Claim(ctx, models.Claiming{Kind: models.TaskReap, Owner: r.Owner, Until: now.Add(r.Lease), Limit: r.Limit, Now: now})
+	tasks, err := r.Claim(ctx, r.Limit)
 	if err != nil {
 		return ReapCounts{}, err
 	}
-	r.Metrics.claimed(tasks)
-	var (
-		c    = ReapCounts{Claimed: len(tasks)}
-		errs []error
-		mu   sync.Mutex
-		wg   sync.WaitGroup
-	)
-	for _, k := range tasks {
-		wg.Go(func() {
-			d, o, err := r.one(ctx, k)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				errs = append(errs, fmt.Errorf("reap %s: %w", k.Target, err))
-			}
-			c.add(d, o)
-			r.Metrics.reaped(d, o)
-		})
-	}
-	wg.Wait()
+	c := ReapCounts{Claimed: len(tasks)}
+	var mu sync.Mutex
+	errs := sideBySide(tasks, func(k models.Task) error {
+		d, o, err := r.do(ctx, k)
+		mu.Lock()
+		defer mu.Unlock()
+		c.add(d, o)
+		return err
+	})
 	return c, errors.Join(errs...)
+}
+
+// Claim takes at most n due reap tasks.
+func (r *Reaper) Claim(ctx context.Context, n int) ([]models.Task, error) {
+	now := r.Now()
+	tasks, err := r.Tasks.Claim(ctx, models.Claiming{Kind: models.TaskReap, Owner: r.Owner, Until: now.Add(r.Lease), Limit: n, Now: now})
+	r.Metrics.claimed(tasks)
+	return tasks, err
+}
+
+// Do does one claimed task.
+func (r *Reaper) Do(ctx context.Context, k models.Task) error {
+	_, _, err := r.do(ctx, k)
+	return err
+}
+
+func (r *Reaper) do(ctx context.Context, k models.Task) (models.Decision, models.ReapOutcome, error) {
+	d, o, err := r.one(ctx, k)
+	r.Metrics.reaped(d, o)
+	if err != nil {
+		err = fmt.Errorf("reap %s: %w", k.Target, err)
+	}
+	return d, o, err
 }
 
 func (c *ReapCounts) add(d models.Decision, o models.ReapOutcome) {
