@@ -57,7 +57,11 @@ func (a *app) workers(ctx context.Context, c *config.Config, log *slog.Logger, r
 		Name: "repair", Tick: tick, Log: log, Beat: metrics.Beat,
 		Once: func(ctx context.Context) (int, error) {
 			n, err := repairer.RunOnce(ctx)
-			return n.Expired + n.Finished + n.Ensured, err
+			did := n.Expired + n.Finished + n.Ensured
+			if n.Rechecked == repairLimit { // more may be quiet
+				did += n.Rechecked
+			}
+			return did, err
 		},
 	}
 	if every := c.Worker.Reconcile.Std(); every > 0 {

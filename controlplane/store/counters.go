@@ -6,16 +6,20 @@ import (
 	"berth/models"
 )
 
-// quotaDrift compares quotas with the files that are counted in them. It is one
-// statement, hence one snapshot; and since every transaction that changes the one
-// changes the other, a difference in it is drift and never a change in flight.
+// quotaDrift compares quotas with the files that are counted in them, of the owners after
+// one and up to another. It is one statement, hence one snapshot; and since every
+// transaction that changes the one changes the other, a difference in it is drift and never
+// a change in flight.
 const quotaDrift = `SELECT 'quotas' AS counter, COALESCE(q.tenant, f.tenant) AS tenant, COALESCE(q.owner, f.owner) AS owner,
 		COALESCE(q.collection, f.collection) AS collection, COALESCE(q.files, 0) AS count, COALESCE(q.bytes, 0) AS bytes,
 		COALESCE(q.open, 0) AS open, COALESCE(f.n, 0) AS real_count, COALESCE(f.b, 0) AS real_bytes, COALESCE(f.o, 0) AS real_open
-	FROM quotas q FULL JOIN (SELECT tenant, owner, collection, count(*) AS n, sum(size)::bigint AS b,
-			count(*) FILTER (WHERE state = 'preparing') AS o FROM files WHERE guarded GROUP BY 1, 2, 3) f
+	FROM (SELECT * FROM quotas WHERE ` + ownersBetween + `) q FULL JOIN (SELECT tenant, owner, collection, count(*) AS n, sum(size)::bigint AS b,
+			count(*) FILTER (WHERE state = 'preparing') AS o FROM files WHERE guarded AND ` + ownersBetween + ` GROUP BY 1, 2, 3) f
 	  ON f.tenant = q.tenant AND f.owner = q.owner AND f.collection = q.collection
-	WHERE (COALESCE(q.files, 0), COALESCE(q.bytes, 0), COALESCE(q.open, 0)) IS DISTINCT FROM (COALESCE(f.n, 0), COALESCE(f.b, 0), COALESCE(f.o, 0))`
+	WHERE (COALESCE(q.files, 0), COALESCE(q.bytes, 0), COALESCE(q.open, 0)) IS DISTINCT FROM (COALESCE(f.n, 0), COALESCE(f.b, 0), COALESCE(f.o, 0))
+	ORDER BY 2, 3, 4`
+
+const ownersBetween = `(tenant, owner) > (CAST(@tenant AS text), CAST(@owner AS text)) AND (tenant, owner) <= (CAST(@to_tenant AS text), CAST(@to_owner AS text))`
 
 // usageDrift compares what a store's slots add up to with the replicas, as quotaDrift.
 const usageDrift = `SELECT 'store_usage' AS counter, CAST(@store AS text) AS store, u.n AS count, u.b AS bytes, r.n AS real_count, r.b AS real_bytes
@@ -34,27 +38,41 @@ func (r *driftRow) model() models.Drift {
 		Store: models.StoreName(r.Store), Count: r.Count, Bytes: r.Bytes, RealCount: r.RealCount, RealBytes: r.RealBytes, Open: r.Open, RealOpen: r.RealOpen}
 }
 
-// Drift finds counters that are not what the rows say: the store's usage, and at most
-// limit owners' quotas, in order, after the one given.
-func (s *Store) Drift(ctx context.Context, store models.StoreName, after models.Drift, limit int) ([]models.Drift, error) {
-	var rows []driftRow
+// Drift finds counters that are not what the rows say: the store's usage at first, and
+// quotas, a page of owners at a time. A page is made of about so many rows, all of an
+// owner's in the same, so that a pass over all pages reads each row a few times, however
+// many pages there are. next is where the next page begins; more is false after the last.
+func (s *Store) Drift(ctx context.Context, store models.StoreName, after models.Drift, rows int) (found []models.Drift, next models.Drift, more bool, err error) {
+	var drifts []driftRow
 	if after == (models.Drift{}) {
-		if _, err := s.alone(ctx).read(&rows, usageDrift, args{"store": store}); err != nil {
-			return nil, wrap("drift of store usage", err)
+		if _, err := s.alone(ctx).read(&drifts, usageDrift, args{"store": store}); err != nil {
+			return nil, next, false, wrap("drift of store usage", err)
 		}
 	}
-	var quotas []driftRow
-	if _, err := s.alone(ctx).read(&quotas, `SELECT * FROM (`+quotaDrift+`) d WHERE (tenant, owner, collection) > (@tenant, @owner, @collection)
-		ORDER BY tenant, owner, collection LIMIT @limit`,
-		args{"tenant": after.Tenant, "owner": after.Owner, "collection": after.Collection, "limit": limit}); err != nil {
-		return nil, wrap("drift of quotas", err)
+	var to struct{ Tenant, Owner string }
+	a := args{"tenant": after.Tenant, "owner": after.Owner, "rows": rows}
+	n, err := s.alone(ctx).read(&to, `SELECT tenant, owner FROM (SELECT tenant, owner FROM (
+			(SELECT tenant, owner FROM quotas WHERE (tenant, owner) > (CAST(@tenant AS text), CAST(@owner AS text)) ORDER BY 1, 2 LIMIT @rows)
+			UNION ALL
+			(SELECT tenant, owner FROM files WHERE (tenant, owner) > (CAST(@tenant AS text), CAST(@owner AS text)) ORDER BY 1, 2 LIMIT @rows)) x
+		ORDER BY 1, 2 LIMIT @rows) page ORDER BY 1 DESC, 2 DESC LIMIT 1`, a)
+	if err != nil {
+		return nil, next, false, wrap("page of owners", err)
 	}
-	rows = append(rows, quotas...)
-	out := make([]models.Drift, len(rows))
-	for i := range rows {
-		out[i] = rows[i].model()
+	if n > 0 {
+		next, more = models.Drift{Tenant: models.Tenant(to.Tenant), Owner: models.Owner(to.Owner)}, true
+		var quotas []driftRow
+		if _, err := s.alone(ctx).read(&quotas, quotaDrift,
+			args{"tenant": after.Tenant, "owner": after.Owner, "to_tenant": to.Tenant, "to_owner": to.Owner}); err != nil {
+			return nil, next, false, wrap("drift of quotas", err)
+		}
+		drifts = append(drifts, quotas...)
 	}
-	return out, nil
+	found = make([]models.Drift, len(drifts))
+	for i := range drifts {
+		found[i] = drifts[i].model()
+	}
+	return found, next, more, nil
 }
 
 // MendDrift counts one counter again, in one transaction, and returns it as it was found

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"berth/models"
@@ -11,6 +12,9 @@ import (
 // recheck is how long an overdue upload that could not be closed is left alone, so that
 // those behind it have their turn.
 const recheck = 30 * time.Second
+
+// quietMost is the longest between two looks at an upload of which nothing is heard.
+const quietMost = 10 * time.Minute
 
 // heldByParent is true of a derived file's upload that is all there, while the file that it
 // is derived from is not settled: it waits for that, however long, and not for its own end.
@@ -29,15 +33,16 @@ func (s *Store) Overdue(ctx context.Context, now time.Time, limit int) ([]models
 
 // Quiet returns uploads of which nothing was heard for a while, although their bytes may
 // be there: a single PUT that was signed, a Complete whose lease is dead. They are marked
-// as looked at, and looked at ever more seldom: an upload that nobody sends costs a dozen
-// looks in a day, not one a minute.
+// as looked at, and looked at ever more seldom, up to quietMost: an upload that nobody
+// sends costs a hundred looks in a day, not one a minute, and the bytes of one that is sent
+// late wait no longer than that when their event is lost.
 func (s *Store) Quiet(ctx context.Context, quiet time.Duration, now time.Time, limit int) ([]models.Upload, error) {
 	return s.look(ctx, "quiet uploads", `SELECT id FROM uploads
 		WHERE (state = 'completing' OR (state = 'uploading' AND method = 'single'))
 		  AND (lease_until IS NULL OR lease_until <= @now) AND GREATEST(updated_at, checked_at) <= @before
-		  AND GREATEST(updated_at, checked_at) + GREATEST(checked_at - updated_at, interval '0') <= @now
+		  AND GREATEST(updated_at, checked_at) + LEAST(GREATEST(checked_at - updated_at, interval '0'), make_interval(secs => @most)) <= @now
 		ORDER BY GREATEST(updated_at, checked_at) LIMIT @limit FOR UPDATE SKIP LOCKED`,
-		args{"before": now.Add(-quiet), "now": now, "limit": limit})
+		args{"before": now.Add(-quiet), "most": quietMost.Seconds(), "now": now, "limit": limit})
 }
 
 func (s *Store) look(ctx context.Context, op, which string, a args) ([]models.Upload, error) {
@@ -55,36 +60,51 @@ func uploadModels(rows []uploadRow) []models.Upload {
 }
 
 // EnsureReaps makes the reap tasks that are missing: of replicas on their way out, and of
-// open uploads. Each is its own transaction. It returns how many it made.
+// open uploads. Each is its own transaction, and those that fail do not keep the rest: what
+// is behind them has its turn in the same pass. It returns how many it made.
 func (s *Store) EnsureReaps(ctx context.Context, now time.Time, limit int) (int, error) {
-	var rows []struct{ ID, FileID string }
-	if _, err := s.alone(ctx).read(&rows, `
-		(SELECT r.id, r.file_id FROM replicas r WHERE r.state IN ('write_failed', 'delete_pending', 'deleting')
-			AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.kind = 'reap' AND t.target = r.id AND t.state IN ('pending', 'running')) LIMIT @limit)
-		UNION ALL
-		(SELECT u.replica_id, u.file_id FROM uploads u WHERE u.state IN ('init', 'uploading', 'completing', 'completed')
-			AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.kind = 'reap' AND t.target = u.replica_id AND t.state IN ('pending', 'running')) LIMIT @limit)`,
-		args{"limit": limit}); err != nil {
-		return 0, wrap("missing reap tasks", err)
-	}
-	for _, row := range rows {
-		err := s.within(ctx, "ensure reap task", func(t tx) error {
-			r, err := t.lockReplica(models.ReplicaID(row.ID))
-			if err != nil {
-				return err
+	const mostFailed = 10 // times the limit
+	made := 0
+	failed, errs := []string{}, []error{}
+	for made < limit && len(failed) < mostFailed*limit && ctx.Err() == nil {
+		var ids []string
+		if _, err := s.alone(ctx).read(&ids, `
+			(SELECT r.id FROM replicas r WHERE r.state IN ('write_failed', 'delete_pending', 'deleting') AND r.id <> ALL(CAST(@failed AS text[]))
+				AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.kind = 'reap' AND t.target = r.id AND t.state IN ('pending', 'running')) LIMIT @limit)
+			UNION
+			(SELECT u.replica_id FROM uploads u WHERE u.state IN ('init', 'uploading', 'completing', 'completed') AND u.replica_id <> ALL(CAST(@failed AS text[]))
+				AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.kind = 'reap' AND t.target = u.replica_id AND t.state IN ('pending', 'running')) LIMIT @limit)`,
+			args{"failed": textArray(failed), "limit": limit}); err != nil {
+			return made, errors.Join(append(errs, wrap("missing reap tasks", err))...)
+		}
+		before := len(failed)
+		for _, id := range ids {
+			if err := s.ensureReap(ctx, models.ReplicaID(id), now); err != nil {
+				failed, errs = append(failed, id), append(errs, fmt.Errorf("replica %s: %w", id, err))
+				continue
 			}
-			if r.State == models.ReplicaWriteFailed {
-				if err := t.moveReplica(r, models.ReplicaDeletePending, models.ActorRepair, "", now); err != nil {
-					return err
-				}
-			}
-			return t.reapNow(r, now)
-		})
-		if err != nil {
-			return 0, err
+			made++
+		}
+		if len(failed) == before {
+			break // all of them are made: more wait for the next pass, as records of other kinds do
 		}
 	}
-	return len(rows), nil
+	return made, errors.Join(errs...)
+}
+
+func (s *Store) ensureReap(ctx context.Context, id models.ReplicaID, now time.Time) error {
+	return s.within(ctx, "ensure reap task", func(t tx) error {
+		r, err := t.lockReplica(id)
+		if err != nil {
+			return err
+		}
+		if r.State == models.ReplicaWriteFailed {
+			if err := t.moveReplica(r, models.ReplicaDeletePending, models.ActorRepair, "", now); err != nil {
+				return err
+			}
+		}
+		return t.reapNow(r, now)
+	})
 }
 
 // Housekeep keeps what grows without end within bounds: history partitions ahead, expired
