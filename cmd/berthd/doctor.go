@@ -119,6 +119,12 @@ func expect(st *doctor.Store, c *config.Config) {
 		if !slices.Contains(st.Algorithms, p.Algorithm) {
 			st.Algorithms = append(st.Algorithms, p.Algorithm)
 		}
+		if !p.ChecksumRequired {
+			st.Unpinned = append(st.Unpinned, name)
+			if p.Algorithm.TypeFor(models.MethodMultipart) != models.Composite {
+				st.UnpinnedParts = append(st.UnpinnedParts, name)
+			}
+		}
 		if p.StorageClass != "" {
 			st.Headers = append(st.Headers, "x-amz-storage-class")
 		}

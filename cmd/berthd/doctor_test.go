@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,7 +51,8 @@ func healthy(t *testing.T) *patient {
 		Events: config.Events{QueueURL: p.queue.QueueURL, Endpoint: p.queue.Endpoint, Region: p.queue.Region, AccessKeyID: "x", SecretAccessKey: "x"},
 		CORS:   config.CORS{AllowedOrigins: []string{"https://app.example.com"}},
 		Collections: map[string]config.Collection{
-			"default": {}, "fast": {Algorithm: "crc64nvme"}, "small": {Algorithm: "crc32c"},
+			// versitygw 1.8.0 keeps what breaks off, unless its checksum is signed.
+			"default": {ChecksumRequired: true}, "fast": {Algorithm: "crc64nvme", ChecksumRequired: true}, "small": {Algorithm: "crc32c", ChecksumRequired: true},
 		},
 	}
 	p.letSend(t, `{"Statement":[{"Effect":"Allow","Principal":{"Service":"s3.amazonaws.com"},"Action":"SQS:SendMessage","Resource":"*",
@@ -146,7 +148,7 @@ func TestDoctorFindsNothingWhereNothingIs(t *testing.T) {
 	}
 	for _, check := range []string{"database", "schema", "queue", "dead letters", "queue policy", "credentials", "bucket", "clock", "versioning", "cors",
 		"cors in earnest", "write", "conditional write", "length", "checksum sha256", "checksum crc64nvme", "checksum crc32c",
-		"multipart sha256", "multipart crc64nvme", "multipart crc32c", "events", "cleaning"} {
+		"multipart sha256", "multipart crc64nvme", "multipart crc32c", "cut-off body", "events", "cleaning"} {
 		if told(r, check, doctor.OK, "") == nil {
 			t.Errorf("nothing good is said of %s", check)
 		}
@@ -284,6 +286,13 @@ func TestDoctorNamesEachFaultAndItsMend(t *testing.T) {
 		{"a store that loses metadata", func(t *testing.T, p *patient) {
 			p.through(t, nil, func(r *http.Response) { r.Header.Del("X-Amz-Meta-Berth-Upload") })
 		}, nil, "checksum sha256", doctor.Failure, "does not keep x-amz-meta-berth-upload", "metadata"},
+		// Of the real store, as it is.
+		{"a store that keeps what breaks off", func(_ *testing.T, p *patient) { p.Collections["fast"] = config.Collection{Algorithm: "crc64nvme"} },
+			nil, "cut-off body", doctor.Failure, "262144 of 1048576 bytes came, and the store attests 1048576. A file of fast can become active", "Set checksum_required: true for the collections fast"},
+		{"a store that keeps what breaks off, under composites", func(_ *testing.T, p *patient) { p.Collections["default"] = config.Collection{} },
+			nil, "cut-off body", doctor.Warning, "Uploads whose size nobody declared can become active", "collections = { default = { checksum_required = true"},
+		{"a store that keeps what breaks off, checksum or not", func(t *testing.T, p *patient) { p.through(t, keeping, nil) },
+			nil, "cut-off body", doctor.Failure, "also where its checksum is signed", "enforces signed checksums"},
 		{"probes that cannot be removed", func(t *testing.T, p *patient) {
 			p.through(t, func(w http.ResponseWriter, r *http.Request) bool {
 				if !r.URL.Query().Has("delete") {
@@ -338,6 +347,53 @@ func (p *patient) deaf(t *testing.T) {
 	p.queue = testkit.SQS(t)
 	p.Events.QueueURL = p.queue.QueueURL
 	p.letSend(t, attrs.Attributes["Policy"])
+}
+
+// keeping is a store that makes whole what breaks off, whatever was signed: it answers that it
+// is there.
+func keeping(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method == http.MethodPut && r.ContentLength == 1<<20 {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			broken.Store(r.URL.Path, true)
+			w.WriteHeader(http.StatusBadRequest)
+			return true
+		}
+	}
+	if _, kept := broken.Load(r.URL.Path); r.Method == http.MethodHead && kept {
+		w.Header().Set("Content-Length", "1048576")
+		w.WriteHeader(http.StatusOK)
+		return true
+	}
+	return false
+}
+
+// broken are the paths, random ones, of what keeping keeps.
+var broken sync.Map
+
+// whole passes on whole requests only, as nginx does.
+func whole(w http.ResponseWriter, r *http.Request) bool {
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return true
+	}
+	r.Body = io.NopCloser(bytes.NewReader(b))
+	return false
+}
+
+// A store that is right, and one that is behind a proxy which passes on whole requests only,
+// is not accused; nor is one of collections that sign all checksums.
+func TestDoctorAccusesNoStoreThatDropsWhatBreaksOff(t *testing.T) {
+	t.Parallel()
+	p := healthy(t)
+	if r := p.examine(t, 0); told(r, "cut-off body", doctor.OK, "all collections demand it") == nil {
+		t.Errorf("%+v", r.Findings)
+	}
+	p.Collections = map[string]config.Collection{"default": {}, "fast": {Algorithm: "crc64nvme"}}
+	p.through(t, whole, nil)
+	if r := p.examine(t, 0); told(r, "cut-off body", doctor.OK, "leaves nothing behind") == nil {
+		t.Errorf("%+v", r.Findings)
+	}
 }
 
 func date(by time.Duration) func(*http.Response) {

@@ -68,13 +68,15 @@ type Store struct {
 	AWS     bool   // AWS's own S3: what it cannot do without is a failure
 
 	// Primary tells that clients write here. A store of copies needs neither CORS nor events.
-	Primary      bool
-	Algorithms   []models.Algorithm // that its collections use
-	Headers      []string           // that its collections sign beside the usual ones
-	Origins      []string           // pages that send and read from browsers; none: no browsers are expected
-	HardDeadline time.Duration      // the longest life of an upload
-	URLExpiry    time.Duration      // the longest of its collections
-	Webhook      bool               // it notifies by POST /v1/notifications/{store}
+	Primary       bool
+	Algorithms    []models.Algorithm // that its collections use
+	Unpinned      []string           // collections that take bytes whose checksum nobody told
+	UnpinnedParts []string           // and those of them whose parts of declared size may come without
+	Headers       []string           // that its collections sign beside the usual ones
+	Origins       []string           // pages that send and read from browsers; none: no browsers are expected
+	HardDeadline  time.Duration      // the longest life of an upload
+	URLExpiry     time.Duration      // the longest of its collections
+	Webhook       bool               // it notifies by POST /v1/notifications/{store}
 }
 
 // Queue is the queue of notifications.
