@@ -20,5 +20,5 @@
 // mend: an expired URL is signed anew, bytes that were damaged on the way are sent
 // again, parts that the server misses or finds corrupt are sent again. Requests that
 // change something carry one Idempotency-Key per logical operation, kept across its
-// retries.
+// retries; but for the complete of a Put, whose repetition tells what the upload came to.
 package client

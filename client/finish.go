@@ -85,9 +85,10 @@ func (j *job) toMend(ctx context.Context, e *Error) []int {
 }
 
 // complete says that all is sent, and returns the upload once it is completed or
-// committed. An answer that was lost is asked for again.
+// committed. An answer that was lost is asked for again: what the upload came to is the
+// answer, so that no key has to keep it.
 func (j *job) complete(ctx context.Context) (*wire.Upload, error) {
-	up, err := j.c.complete(ctx, j.up.ID, j.completeRequest(), NewIdempotencyKey())
+	up, err := j.c.complete(ctx, j.up.ID, j.completeRequest(), "")
 	for n := 1; ; n++ {
 		switch Code(err) {
 		case "":
@@ -117,7 +118,7 @@ func (j *job) complete(ctx context.Context) (*wire.Upload, error) {
 			if err := sleep(ctx, pollWait(n)); err != nil {
 				return nil, context.Cause(ctx)
 			}
-			up, err = j.c.complete(ctx, j.up.ID, j.completeRequest(), NewIdempotencyKey())
+			up, err = j.c.complete(ctx, j.up.ID, j.completeRequest(), "")
 		default:
 			return nil, &StateError{up.ID, up.State, up.Reason}
 		}

@@ -135,8 +135,11 @@ func (s *Service) completeSingle(ctx context.Context, u *models.Upload, claim mo
 	if err != nil {
 		return err
 	}
-	if out == settledAbsent || out == settledForeign {
+	switch out {
+	case settledAbsent, settledForeign:
 		return models.Errorf(models.CodeMissingParts, "the bytes have not arrived").With("parts", []int{1})
+	case settledDone:
+		return nil
 	}
 	return s.ended(ctx, u)
 }

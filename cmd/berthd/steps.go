@@ -23,8 +23,11 @@ const stepURLLife = 6 * time.Hour
 
 // Publishing: how many events a pass takes, and how long an attempt at one may take.
 const (
-	publishLimit = 32
+	publishLimit = 32  // sent side by side
+	unsentLimit  = 512 // where nobody is told
 	publishLease = 2 * time.Minute
+	// Events come in bursts; claimed one by one, each would cost several statements.
+	publishGather = 20 * time.Millisecond
 )
 
 // processLoop runs the steps of collections.
@@ -83,8 +86,11 @@ func (a *app) publishLoop(ctx context.Context, c *config.Config, log *slog.Logge
 	}
 	p := &worker.Publisher{Outbox: db, Targets: targets, Owner: owner, Lease: publishLease, Limit: publishLimit,
 		Now: utcNow, Log: log, Metrics: metrics, Trace: a.trace}
+	if len(targets) == 0 {
+		p.Limit = unsentLimit
+	}
 	loop := worker.Loop{
-		Name: "publish", Tick: c.Worker.Interval.Std(), Wake: wakers.Of("outbox"), Next: db.NextEvent, Log: log, Beat: metrics.Beat,
+		Name: "publish", Tick: c.Worker.Interval.Std(), Wake: wakers.Of("outbox"), Gather: publishGather, Next: db.NextEvent, Log: log, Beat: metrics.Beat,
 		Once: func(ctx context.Context) (int, error) {
 			n, err := p.RunOnce(ctx)
 			return n.Claimed, err

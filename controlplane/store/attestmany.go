@@ -10,7 +10,7 @@ import (
 	"berth/models"
 )
 
-// AttestMany is Attest for a batch, in one transaction and four statements: events come in
+// AttestMany is Attest for a batch, in one transaction and three statements: events come in
 // bursts, and a transaction for each of them costs more than S3's own answers. It takes
 // what needs nothing settled late (no owner guard, a declared size); what it does not take,
 // or finds otherwise than it was verified, is left out of the answer for Attest to do by
@@ -36,27 +36,12 @@ func (t tx) attestMany(as []models.Attestation, now time.Time) (map[models.Uploa
 		ids[i] = string(a.UploadID)
 		byID[ids[i]] = a
 	}
-	if _, err := t.exec(`SELECT f.id FROM files f JOIN uploads u ON u.file_id = f.id WHERE u.id = ANY(CAST(@ids AS text[]))
-		ORDER BY f.id FOR UPDATE OF f, u`, args{"ids": textArray(ids)}); err != nil {
+	var rows []bothRows // as they are once they are locked
+	if _, err := t.read(&rows, `SELECT `+uploadColumns+`, `+fileColumnsToo+` FROM files f JOIN uploads u ON u.file_id = f.id
+		WHERE u.id = ANY(CAST(@ids AS text[])) ORDER BY f.id FOR UPDATE OF f, u`, args{"ids": textArray(ids)}); err != nil {
 		return nil, err
 	}
-	// Read only now: the rows as they stand under the locks.
-	var rows []struct {
-		Upload  uploadRow `gorm:"embedded"`
-		File    fileRow   `gorm:"embedded;embeddedPrefix:f_"`
-		Foreign bool
-	}
-	if _, err := t.read(&rows, `SELECT `+uploadColumns+`, f.id AS f_id, f.tenant AS f_tenant, f.owner AS f_owner, f.collection AS f_collection,
-			f.name AS f_name, COALESCE(f.parent_id, '') AS f_parent_id, f.content_type AS f_content_type, f.state AS f_state, f.guarded AS f_guarded,
-			EXISTS (SELECT 1 FROM foreign_versions v WHERE v.store = u.store AND v.key = u.key AND v.reaped_at IS NULL) AS "foreign"
-		FROM uploads u JOIN files f ON f.id = u.file_id WHERE u.id = ANY(CAST(@ids AS text[]))`, args{"ids": textArray(ids)}); err != nil {
-		return nil, err
-	}
-	uploadIDs := make([]models.UploadID, len(as))
-	for i, a := range as {
-		uploadIDs[i] = a.UploadID
-	}
-	pins, err := t.pinsOf(uploadIDs)
+	pins, foreign, err := t.beside(ids) // only now: the locks may have been waited for
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +55,7 @@ func (t tx) attestMany(as []models.Attestation, now time.Time) (map[models.Uploa
 		case a.Actor != b.actor: // one is written into the history of all
 		case f.Guarded || u.Undeclared || u.Contested || f.State != models.FilePreparing || !stands(u, pins[u.ID], a):
 		default:
-			if err := b.add(u, f, a, rows[i].Foreign, now); err != nil {
+			if err := b.add(u, f, a, foreign[u.ID], now); err != nil {
 				return nil, err
 			}
 			done[u.ID] = models.Attested
@@ -205,6 +190,31 @@ func (t tx) pinsOf(ids []models.UploadID) (map[models.UploadID][]models.Pin, err
 		out[id] = append(out[id], models.Pin{Number: r.Number, Digest: r.Digest})
 	}
 	return out, nil
+}
+
+// beside reads what belongs to uploads and is not in their rows: their pins, and whether a
+// version that is not theirs waits under their keys to be reaped.
+func (t tx) beside(ids []string) (pins map[models.UploadID][]models.Pin, foreign map[models.UploadID]bool, err error) {
+	var rows []struct {
+		UploadID string
+		Number   int // 0 stands for a foreign version
+		Digest   []byte
+	}
+	if _, err := t.read(&rows, `SELECT p.upload_id, p.number, p.digest FROM pins p WHERE p.upload_id = ANY(CAST(@ids AS text[]))
+		UNION ALL SELECT u.id, 0, NULL FROM uploads u WHERE u.id = ANY(CAST(@ids AS text[]))
+			AND EXISTS (SELECT 1 FROM foreign_versions v WHERE v.store = u.store AND v.key = u.key AND v.reaped_at IS NULL)
+		ORDER BY 1, 2`, args{"ids": textArray(ids)}); err != nil {
+		return nil, nil, err
+	}
+	pins, foreign = map[models.UploadID][]models.Pin{}, map[models.UploadID]bool{}
+	for _, r := range rows {
+		if id := models.UploadID(r.UploadID); r.Number == 0 {
+			foreign[id] = true
+		} else {
+			pins[id] = append(pins[id], models.Pin{Number: r.Number, Digest: r.Digest})
+		}
+	}
+	return pins, foreign, nil
 }
 
 // eventPayload is what an event says of its file.

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"strconv"
 	"time"
 
 	"berth/models"
@@ -67,19 +69,34 @@ func (s *Store) ClaimEvents(ctx context.Context, owner string, until time.Time, 
 	return eventModels(rows), wrap("claim events", err)
 }
 
-// FinishEvent ends an attempt to send, guarded by the lease. ok is false when it was lost,
-// or the event was withdrawn meanwhile.
-func (s *Store) FinishEvent(ctx context.Context, e models.Event, r models.SendResult, now time.Time) (ok bool, err error) {
-	closed := "NULL"
-	if r.To != models.OutboxPending {
-		closed = "@now"
+// FinishEvents ends attempts to send, each guarded by its lease. ok says of each whether it
+// was still ours: false when the lease was lost, or the event was withdrawn meanwhile.
+func (s *Store) FinishEvents(ctx context.Context, events []models.Event, results []models.SendResult, now time.Time) (ok []bool, err error) {
+	ids, owners, fences := make([]string, len(events)), make([]string, len(events)), make([]string, len(events))
+	to, notBefore, sent, errs := make([]string, len(events)), make([]string, len(events)), make([]string, len(events)), make([]string, len(events))
+	for i, e := range events {
+		r := results[i]
+		ids[i], owners[i], fences[i] = string(e.ID), e.LeaseOwner, strconv.FormatInt(e.LeaseVersion, 10)
+		to[i], sent[i], errs[i] = string(r.To), textArray(r.SentTo), r.Err
+		if !r.NotBefore.IsZero() {
+			notBefore[i] = r.NotBefore.UTC().Format(time.RFC3339Nano)
+		}
 	}
-	ok, err = s.alone(ctx).one(`UPDATE outbox SET state = @to, not_before = COALESCE(@not_before, not_before), sent_to = CAST(@sent AS text[]),
-			last_error = @error, lease_owner = NULL, lease_until = NULL, closed_at = `+closed+`
-		WHERE id = @id AND state = 'pending' AND lease_owner = @owner AND lease_version = @fence`,
-		args{"id": e.ID, "to": r.To, "not_before": nullTime(r.NotBefore), "sent": textArray(r.SentTo), "error": null(r.Err),
-			"owner": e.LeaseOwner, "fence": e.LeaseVersion, "now": now})
-	return ok, wrap("finish event", err)
+	var finished []string
+	_, err = s.alone(ctx).read(&finished, `UPDATE outbox o SET state = x."to", not_before = COALESCE(CAST(NULLIF(x.not_before, '') AS timestamptz), o.not_before),
+			sent_to = CAST(x.sent AS text[]), last_error = NULLIF(x.err, ''), lease_owner = NULL, lease_until = NULL,
+			closed_at = CASE x."to" WHEN 'pending' THEN NULL ELSE CAST(@now AS timestamptz) END
+		FROM unnest(CAST(@ids AS text[]), CAST(@owners AS text[]), CAST(@fences AS bigint[]), CAST(@to AS text[]), CAST(@not_before AS text[]),
+			CAST(@sent AS text[]), CAST(@errs AS text[])) AS x (id, owner, fence, "to", not_before, sent, err)
+		WHERE o.id = x.id AND o.state = 'pending' AND o.lease_owner = x.owner AND o.lease_version = x.fence
+		RETURNING o.id`,
+		args{"ids": textArray(ids), "owners": textArray(owners), "fences": textArray(fences), "to": textArray(to), "not_before": textArray(notBefore),
+			"sent": textArray(sent), "errs": textArray(errs), "now": now})
+	ok = make([]bool, len(events))
+	for i, e := range events {
+		ok[i] = slices.Contains(finished, string(e.ID))
+	}
+	return ok, wrap("finish events", err)
 }
 
 // NextEvent is when the next event that may be claimed is due; ok is false when there is none.

@@ -23,6 +23,14 @@ const (
 		COALESCE(f.parent_id, '') AS parent_id,
 		f.guarded, COALESCE(f.reason_code, '') AS reason_code, COALESCE(f.reason, '') AS reason,
 		f.created_at, f.updated_at, f.activated_at, f.deleted_at`
+	// the same of a file that is read beside another row, which has columns of these names
+	fileColumnsToo = `f.id AS f_id, f.tenant AS f_tenant, f.owner AS f_owner, f.collection AS f_collection, f.name AS f_name, f.size AS f_size,
+		f.part_size AS f_part_size, f.content_type AS f_content_type, f.metadata AS f_metadata, f.state AS f_state,
+		f.checksum_algorithm AS f_checksum_algorithm, f.checksum_type AS f_checksum_type, f.checksum_value AS f_checksum_value,
+		f.declared AS f_declared, COALESCE(f.version_id, '') AS f_version_id, COALESCE(f.etag, '') AS f_etag,
+		COALESCE(f.upload_id, '') AS f_upload_id, COALESCE(f.parent_id, '') AS f_parent_id, f.guarded AS f_guarded,
+		COALESCE(f.reason_code, '') AS f_reason_code, COALESCE(f.reason, '') AS f_reason,
+		f.created_at AS f_created_at, f.updated_at AS f_updated_at, f.activated_at AS f_activated_at, f.deleted_at AS f_deleted_at`
 	replicaColumns = `r.id, r.file_id, r.store, r.key, r.is_primary, r.state, r.size,
 		COALESCE(r.version_id, '') AS version_id, COALESCE(r.etag, '') AS etag, r.created_at, r.updated_at`
 )
@@ -95,6 +103,12 @@ func (r *fileRow) model() models.File {
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
 		ActivatedAt: timeOf(r.ActivatedAt), DeletedAt: timeOf(r.DeletedAt),
 	}
+}
+
+// bothRows are an upload and its file.
+type bothRows struct {
+	Upload uploadRow `gorm:"embedded"`
+	File   fileRow   `gorm:"embedded;embeddedPrefix:f_"`
 }
 
 type replicaRow struct {

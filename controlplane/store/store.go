@@ -57,6 +57,9 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	}
 	cfg.RuntimeParams["application_name"] = "berthd"
 	cfg.RuntimeParams["timezone"] = "UTC"
+	// Statements name their rows, so that one plan serves all values; to plan the large
+	// ones each time anew takes longer than to run them.
+	cfg.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 	cfg.RuntimeParams["lock_timeout"] = "15s"
 	cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "60s"
 	cfg.Tracer = o.Tracer

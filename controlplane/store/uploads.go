@@ -24,18 +24,17 @@ func (s *Store) Upload(ctx context.Context, w models.Whose, id models.UploadID) 
 }
 
 func (t tx) upload(w models.Whose, id models.UploadID) (models.Upload, models.File, error) {
-	var r uploadRow
+	var r bothRows
 	a := args{"id": id}
-	n, err := t.read(&r, `SELECT `+uploadColumns+` FROM uploads u WHERE u.id = @id`+whoseClause("u", w, a), a)
+	n, err := t.read(&r, `SELECT `+uploadColumns+`, `+fileColumnsToo+` FROM uploads u JOIN files f ON f.id = u.file_id
+		WHERE u.id = @id`+whoseClause("u", w, a), a)
+	if err == nil && n == 0 {
+		err = models.NotFound("upload")
+	}
 	if err != nil {
 		return models.Upload{}, models.File{}, err
 	}
-	if n == 0 {
-		return models.Upload{}, models.File{}, models.NotFound("upload")
-	}
-	u := r.model()
-	f, err := t.file(models.Whose{}, u.FileID)
-	return u, f, err
+	return r.Upload.model(), r.File.model(), nil
 }
 
 // UploadOf finds a caller's upload by what S3 calls it: key and multipart upload id, both

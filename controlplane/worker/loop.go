@@ -14,6 +14,9 @@ type Loop struct {
 	Tick time.Duration
 	// Wake says that work is due; nil where nothing says so.
 	Wake <-chan struct{}
+	// Gather is how long it waits after being woken or after having done something, so that
+	// what comes close together is done together.
+	Gather time.Duration
 	// Next is when work is due next; nil where nobody knows.
 	Next func(ctx context.Context) (at time.Time, ok bool, err error)
 	// Once does a batch and returns how much it did: after something, it is called again
@@ -43,6 +46,7 @@ func (l *Loop) Run(ctx context.Context) {
 				l.Beat(l.Name, time.Now())
 			}
 			if did > 0 {
+				pause(ctx, l.Gather)
 				continue
 			}
 			if l.Next != nil {
@@ -65,6 +69,19 @@ func (l *Loop) sleep(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-t.C:
 	case <-l.Wake:
+		pause(ctx, l.Gather)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
 	}
 }
 

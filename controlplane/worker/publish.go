@@ -15,7 +15,7 @@ import (
 // Outbox is what the publisher needs of the database.
 type Outbox interface {
 	ClaimEvents(ctx context.Context, owner string, until time.Time, limit int, now time.Time) ([]models.Event, error)
-	FinishEvent(ctx context.Context, e models.Event, r models.SendResult, now time.Time) (ok bool, err error)
+	FinishEvents(ctx context.Context, events []models.Event, results []models.SendResult, now time.Time) (ok []bool, err error)
 }
 
 // Target is somewhere that events are sent to. Send returns nil only once the other side
@@ -48,36 +48,53 @@ func (p *Publisher) RunOnce(ctx context.Context) (PublishCounts, error) {
 	if err != nil {
 		return PublishCounts{}, err
 	}
+	c := PublishCounts{Claimed: len(events)}
 	var (
-		c    = PublishCounts{Claimed: len(events)}
 		errs []error
 		mu   sync.Mutex
 		wg   sync.WaitGroup
 	)
+	finish := func(events []models.Event, results []models.SendResult) {
+		ok, err := p.Outbox.FinishEvents(context.WithoutCancel(ctx), events, results, p.Now())
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			errs = append(errs, err) // the leases run out, and they are sent again
+			return
+		}
+		for i, e := range events {
+			p.count(ctx, &c, e, results[i], ok[i])
+		}
+	}
+	if len(p.Targets) == 0 && len(events) > 0 {
+		results := make([]models.SendResult, len(events))
+		for i, e := range events {
+			results[i] = models.AfterSend(e, e.SentTo, "", now)
+		}
+		finish(events, results)
+		return c, errors.Join(errs...)
+	}
 	for _, e := range events {
-		wg.Go(func() {
-			r := p.send(ctx, e)
-			ok, err := p.Outbox.FinishEvent(context.WithoutCancel(ctx), e, r, p.Now())
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err != nil:
-				errs = append(errs, err) // the lease runs out, and it is sent again
-			case !ok:
-				c.Lost++
-			case r.To == models.OutboxSent:
-				c.Sent++
-			case r.To == models.OutboxFailed:
-				c.Failed++
-				p.Log.ErrorContext(ctx, "an event could not be sent and waits for a person", "event", e.ID, "type", e.Type, "err", r.Err)
-			default:
-				c.Retried++
-			}
-			p.Metrics.published(r.To)
-		})
+		wg.Go(func() { finish([]models.Event{e}, []models.SendResult{p.send(ctx, e)}) })
 	}
 	wg.Wait()
 	return c, errors.Join(errs...)
+}
+
+// count notes how one event ended.
+func (p *Publisher) count(ctx context.Context, c *PublishCounts, e models.Event, r models.SendResult, ok bool) {
+	switch {
+	case !ok:
+		c.Lost++
+	case r.To == models.OutboxSent:
+		c.Sent++
+	case r.To == models.OutboxFailed:
+		c.Failed++
+		p.Log.ErrorContext(ctx, "an event could not be sent and waits for a person", "event", e.ID, "type", e.Type, "err", r.Err)
+	default:
+		c.Retried++
+	}
+	p.Metrics.published(r.To)
 }
 
 // sendTo sends an event to one target, as a span of the trace that caused it. What travels

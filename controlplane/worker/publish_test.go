@@ -170,7 +170,7 @@ func TestAtLeastOnceAndWithdrawn(t *testing.T) {
 	}
 	s.Clock.Advance(2 * time.Minute)
 	publish(t, p)
-	if ok, err := s.Store.FinishEvent(t.Context(), stale[0], models.SendResult{To: models.OutboxFailed, Err: "late"}, s.Clock.Now()); ok || err != nil {
+	if ok, err := s.Store.FinishEvents(t.Context(), stale[:1], []models.SendResult{{To: models.OutboxFailed, Err: "late"}}, s.Clock.Now()); err != nil || ok[0] {
 		t.Errorf("a stale publisher finished: %v, %v", ok, err)
 	}
 	if len(x.got) != 1 || x.got[0].ID != stale[0].ID {
