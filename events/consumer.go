@@ -36,15 +36,24 @@ type Queue interface {
 // StoreOf finds the store of an object.
 type StoreOf func(bucket, key string) (models.StoreName, bool)
 
-// Config is what a consumer is made of. Queue, QueueURL, Settler and StoreOf must be
-// given; zero durations and counts mean the defaults.
+// Reaps does the reap tasks that messages announce. patience is for how long a message can
+// stay in the queue, hidden. Every error passes: the message is brought again.
+type Reaps interface {
+	Told(ctx context.Context, m models.ReapMessage, patience time.Duration) (models.ReapAnswer, error)
+}
+
+// Config is what a consumer is made of. Queue and QueueURL must be given, and either
+// Settler with StoreOf, for a queue of S3's notifications, or Reaps, for one of due reap
+// tasks; zero durations and counts mean the defaults.
 type Config struct {
 	Queue      Queue
 	QueueURL   string
 	Settler    Settler
 	StoreOf    StoreOf
+	Reaps      Reaps
 	Ready      func(context.Context) error // asked before a trial while all fails; nil: ready
 	Pollers    int                         // 2
+	Batch      int                         // messages a receive, at most 10, which is the default
 	Wait       time.Duration               // of a long poll; 20 s, SQS's most; the HTTP client's timeout must be longer
 	Visibility time.Duration               // of a message in hand, prolonged while it is; 60 s
 	BackOff    time.Duration               // of a message's first passing fault; doubles by receive; 10 s
@@ -65,20 +74,25 @@ const (
 	maxHold     = 12 * time.Hour // SQS's most, counted from the receive
 )
 
-// Consumer reads notifications from a queue.
+// Consumer reads messages from a queue.
 type Consumer struct {
 	Config
 	metrics   *metrics
 	breaker   *breaker
 	queueName string
+	// take does what the messages ask for, and notes in each what came of it. It returns how
+	// many pieces of work were tried and how many of them met a passing fault.
+	take func(ctx context.Context, msgs []*message) (tried, passing int)
 }
 
 // NewConsumer makes a consumer that Run starts.
 func NewConsumer(c Config) (*Consumer, error) {
-	if c.Queue == nil || c.QueueURL == "" || c.Settler == nil || c.StoreOf == nil {
-		return nil, errors.New("events: a consumer needs Queue, QueueURL, Settler and StoreOf")
+	notified := c.Settler != nil && c.StoreOf != nil
+	if c.Queue == nil || c.QueueURL == "" || notified == (c.Reaps != nil) {
+		return nil, errors.New("events: a consumer needs Queue, QueueURL, and either Settler and StoreOf, or Reaps")
 	}
 	or(&c.Pollers, 2)
+	or(&c.Batch, batchSize)
 	or(&c.Wait, 20*time.Second)
 	or(&c.Visibility, time.Minute)
 	or(&c.BackOff, 10*time.Second)
@@ -87,10 +101,16 @@ func NewConsumer(c Config) (*Consumer, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Consumer{
-		Config: c, metrics: newMetrics(c.Registry, c.Pollers), queueName: c.QueueURL[strings.LastIndexByte(c.QueueURL, '/')+1:],
+	out := &Consumer{
+		Config: c, queueName: c.QueueURL[strings.LastIndexByte(c.QueueURL, '/')+1:],
 		breaker: newBreaker(min(time.Second, c.BackOff), min(15*time.Second, c.MaxBackOff)),
-	}, nil
+	}
+	if notified {
+		out.take, out.metrics = out.settle, newMetrics(c.Registry, "events", c.Pollers)
+	} else {
+		out.take, out.metrics = out.reap, newMetrics(c.Registry, "reap", c.Pollers)
+	}
+	return out, nil
 }
 
 func or[T comparable](v *T, fallback T) {
@@ -162,8 +182,8 @@ func (c *Consumer) settleHauls(work context.Context, hauls <-chan *haul) {
 	}
 }
 
-// poll receives until ctx ends. What it brings is settled by settleHauls, but for a trial,
-// whose end it waits for.
+// poll receives until ctx ends. What it brings is settled by settleHauls, but for a trial
+// and for reaps, whose end it waits for.
 func (c *Consumer) poll(ctx, work context.Context, poller int, hauls chan<- *haul) {
 	failures := 0
 	for {
@@ -200,8 +220,10 @@ func (c *Consumer) poll(ctx, work context.Context, poller int, hauls chan<- *hau
 			continue
 		}
 		h := &haul{msgs, c.hold(msgs)}
-		if trial {
-			c.handle(work, []*haul{h}, true)
+		if trial || c.Reaps != nil {
+			// Reaps gain nothing by being taken together, and each may be long: what one process
+			// held beside them, others could do.
+			c.handle(work, []*haul{h}, trial)
 			continue
 		}
 		hauls <- h // settleHauls takes it, however long that is: no more is received meanwhile
@@ -224,10 +246,11 @@ type message struct {
 	outcome   string
 	failed    error // the first passing fault
 	events    int
+	later     time.Duration // after which it is to come again, though nothing is wrong; 0: not
 }
 
 func (c *Consumer) receive(ctx context.Context, trial bool) ([]*message, error) {
-	most := int32(batchSize)
+	most := int32(c.Batch) // #nosec G115 -- at most 10
 	if trial {
 		most = 1
 	}
@@ -310,6 +333,9 @@ func (c *Consumer) handle(work context.Context, hauls []*haul, trial bool) {
 			m.outcome = outcomeMalformed
 			later, delays = append(later, m), append(delays, hasten(m.receives))
 			c.Log.ErrorContext(done, "events: message not understood; left to the dead-letter queue", "message", m.id, "receives", m.receives, "reason", reason(m.malformed))
+		case m.later > 0:
+			m.outcome = outcomeLater
+			later, delays = append(later, m), append(delays, m.later)
 		default:
 			gone = append(gone, m)
 		}
@@ -319,14 +345,14 @@ func (c *Consumer) handle(work context.Context, hauls []*haul, trial bool) {
 	c.setVisibility(done, later, delays)
 }
 
-// traced is settle in a span of the batch, as OpenTelemetry's conventions for messaging have
+// traced is take in a span of the batch, as OpenTelemetry's conventions for messaging have
 // it. S3 sends no trace with its events: the settler links the batch to those that the
 // uploads kept.
 func (c *Consumer) traced(ctx context.Context, msgs []*message) (tried, passing int) {
 	ctx, span := c.Trace.Start(ctx, tracing.Consumer, "process "+c.queueName, tracing.String("messaging.system", "aws_sqs"),
 		tracing.String("messaging.operation.type", "process"), tracing.String("messaging.destination.name", c.queueName),
 		tracing.Int("messaging.batch.message_count", len(msgs)))
-	tried, passing = c.settle(ctx, msgs)
+	tried, passing = c.take(ctx, msgs)
 	if passing > 0 {
 		span.Fail("passing")
 	}

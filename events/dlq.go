@@ -23,6 +23,9 @@ type DLQ struct {
 	main   string // URL of the queue
 	dead   string // URL of its dead-letter queue
 	arn    string // of the dead-letter queue
+
+	// Reaps says that the messages announce due reap tasks; else they are notifications.
+	Reaps bool
 }
 
 // Letter is a message that the queue gave up on.
@@ -31,7 +34,7 @@ type Letter struct {
 	Sent     time.Time // to the queue in the first place
 	Receives int       // in the dead-letter queue, this look included
 	Reason   string    // why it came here, found by reading it again
-	Objects  []string  // bucket/key of its first events
+	Objects  []string  // bucket/key of its first events, or the task and the file
 	Body     string
 }
 
@@ -40,9 +43,10 @@ const (
 	peekVisibility = 5 * time.Minute
 	peekWait       = 1 // seconds; long polls ask all of SQS's servers
 	letterObjects  = 5
+	notSettled     = "understood, but not settled in as many receives as the queue allows; the log says why"
 )
 
-// OpenDLQ finds the dead-letter queue of the queue.
+// OpenDLQ finds the dead-letter queue of a queue, of whichever kind its messages are.
 func OpenDLQ(ctx context.Context, client *sqs.Client, queueURL string) (*DLQ, error) {
 	attrs, err := client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
 		QueueUrl: &queueURL, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameRedrivePolicy},
@@ -87,7 +91,7 @@ func (d *DLQ) List(ctx context.Context, limit int) ([]Letter, error) {
 			break
 		}
 		for _, m := range msgs {
-			out = append(out, letter(m))
+			out = append(out, d.letter(m))
 		}
 		seen = append(seen, msgs...)
 	}
@@ -129,7 +133,7 @@ func (d *DLQ) each(ctx context.Context, ids []string, act func(context.Context, 
 		var ours []types.Message
 		for _, m := range msgs {
 			named := len(ids) == 0 || slices.Contains(ids, aws.ToString(m.MessageId))
-			if named && !letter(m).Sent.After(start) {
+			if named && !d.letter(m).Sent.After(start) {
 				ours = append(ours, m)
 			} else {
 				others = append(others, m)
@@ -225,17 +229,23 @@ func (d *DLQ) unhide(ctx context.Context, msgs []types.Message) error {
 }
 
 // letter reads a message again: SQS does not keep why it was given up on.
-func letter(m types.Message) Letter {
+func (d *DLQ) letter(m types.Message) Letter {
 	msg := messages([]types.Message{m}, time.Now())[0]
-	l := Letter{ID: msg.id, Sent: msg.sent, Receives: msg.receives, Body: msg.body}
+	l := Letter{ID: msg.id, Sent: msg.sent, Receives: msg.receives, Body: msg.body, Reason: notSettled}
+	if d.Reaps {
+		if r, err := ParseReap([]byte(msg.body)); err != nil {
+			l.Reason = reason(err)
+		} else {
+			l.Objects = []string{string(r.TaskID), string(r.FileID)}
+		}
+		return l
+	}
 	b, err := Parse([]byte(msg.body))
 	switch {
 	case err != nil:
 		l.Reason = reason(err)
 	case len(b.Bad) > 0:
 		l.Reason = reason(errors.Join(b.Bad...))
-	default:
-		l.Reason = "understood, but not settled in as many receives as the queue allows; the log says why"
 	}
 	for _, e := range b.Events[:min(len(b.Events), letterObjects)] {
 		l.Objects = append(l.Objects, e.Bucket+"/"+e.Key)

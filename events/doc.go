@@ -1,7 +1,8 @@
 // Package events hears from S3: it reads notifications from an SQS queue or a
 // webhook's body, whatever their format, and hands them to whoever settles them.
 //
-// It owns the formats, the consumer, and the care of the dead-letter queue. It imports
+// It owns the formats, the consumer, and the care of the dead-letter queues. The same
+// consumer reads the queue on which due reap tasks are announced. It imports
 // models, the SQS client and the Prometheus client. It knows neither the database nor
 // what an event means: Settler does.
 //

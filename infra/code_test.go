@@ -412,10 +412,21 @@ func TestEachRoleMayDoWithTheQueueWhatItsCodeDoes(t *testing.T) {
 		}
 		to.add(rights...)
 	}
-	for _, f := range parse(t, "events", "dlq.go", "sender.go") {
+	reap := map[string]set{"api": {}, "events": {}, "worker": {}, "operator": {}}
+	for _, f := range parse(t, "events", "dlq.go", "sender.go", "reap.go") {
 		calls(f, func(on, name string, _ []ast.Expr) {
 			if on == "Queue" {
 				need(queue["events"], name)
+				need(reap["worker"], name) // the same consumer reads the queue of due deletions
+			}
+		})
+	}
+	sends := 0
+	for _, f := range parse(t, "events", "dlq.go", "sender.go", "consumer.go", "hold.go") {
+		calls(f, func(on, name string, _ []ast.Expr) {
+			if on == "Queue" {
+				need(reap["worker"], name)
+				sends++
 			}
 		})
 	}
@@ -446,11 +457,13 @@ func TestEachRoleMayDoWithTheQueueWhatItsCodeDoes(t *testing.T) {
 		switch {
 		case strings.Contains(said, "d.main"), strings.Contains(said, "&queueURL"):
 			need(queue["operator"], name)
+			need(reap["operator"], name)
 		default:
 			need(dlq["operator"], name)
 		}
 		if name == "StartMessageMoveTask" { // to where the letters came from
 			queue["operator"].add("sqs:SendMessage")
+			reap["operator"].add("sqs:SendMessage")
 		}
 	})
 	for _, f := range parse(t, "events") {
@@ -473,12 +486,13 @@ func TestEachRoleMayDoWithTheQueueWhatItsCodeDoes(t *testing.T) {
 			}
 		}
 	}
-	if len(queue["events"]) != 3 || len(dlq["operator"]) < 4 || len(outbox) != 2 {
-		t.Fatalf("the test does not see the calls: %v, %v, %v", queue, dlq, outbox)
+	if len(queue["events"]) != 3 || len(dlq["operator"]) < 4 || len(outbox) != 2 || sends != 1 {
+		t.Fatalf("the test does not see the calls: %v, %v, %v, %d", queue, dlq, outbox, sends)
 	}
 	have := locals(t, "events")
 	for role := range queue {
 		same(t, "module events: queue_actions."+role, words(t, have["queue_actions"].GetAttr(role)), queue[role])
+		same(t, "module events: reap_actions."+role, words(t, have["reap_actions"].GetAttr(role)), reap[role])
 		same(t, "module events: dlq_actions."+role, words(t, have["dlq_actions"].GetAttr(role)), dlq[role])
 	}
 	given := set{}

@@ -168,6 +168,8 @@ CREATE TABLE tasks (
     lease_until   timestamptz,
     lease_version bigint NOT NULL DEFAULT 0,
     last_error    text,
+    -- when a message was last sent about it (reap.dispatch: sqs); null: none is on its way
+    announced_at  timestamptz,
     created_at    timestamptz NOT NULL,
     updated_at    timestamptz NOT NULL,
     closed_at     timestamptz,

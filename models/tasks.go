@@ -8,6 +8,7 @@ import (
 // Claiming asks for tasks of one kind.
 type Claiming struct {
 	Kind  TaskKind
+	Task  TaskID // only this one, if it may be claimed; "": any
 	Owner string // of the lease: names one worker process
 	Until time.Time
 	Limit int

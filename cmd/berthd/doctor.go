@@ -73,6 +73,13 @@ func doctorConfig(ctx context.Context, c *config.Config, only string) (doctor.Co
 		}
 		out.Queue = &doctor.Queue{Client: client, URL: c.Events.QueueURL}
 	}
+	if c.Reap.Dispatch == config.DispatchSQS {
+		client, err := sqsClient(ctx, c)
+		if err != nil {
+			return out, err
+		}
+		out.Reaps = &doctor.Queue{Client: client, URL: c.Reap.QueueURL}
+	}
 	stores, err := openStores(ctx, c, nil)
 	if err != nil {
 		return out, err

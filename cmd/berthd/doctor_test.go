@@ -135,6 +135,8 @@ func told(r doctor.Report, check string, status doctor.Status, text string) *doc
 func TestDoctorFindsNothingWhereNothingIs(t *testing.T) {
 	t.Parallel()
 	p := healthy(t)
+	reaps := testkit.SQS(t)
+	p.Reap = config.Reap{Dispatch: config.DispatchSQS, QueueURL: reaps.QueueURL}
 	others := "of somebody else"
 	if _, err := p.queue.Client().SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &p.queue.QueueURL, MessageBody: &others}); err != nil {
 		t.Fatal(err)
@@ -146,7 +148,7 @@ func TestDoctorFindsNothingWhereNothingIs(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
-	for _, check := range []string{"database", "schema", "queue", "dead letters", "queue policy", "credentials", "bucket", "clock", "versioning", "cors",
+	for _, check := range []string{"database", "schema", "queue", "reap queue", "dead letters", "queue policy", "credentials", "bucket", "clock", "versioning", "cors",
 		"cors in earnest", "write", "conditional write", "length", "checksum sha256", "checksum crc64nvme", "checksum crc32c",
 		"multipart sha256", "multipart crc64nvme", "multipart crc32c", "cut-off body", "events", "cleaning"} {
 		if told(r, check, doctor.OK, "") == nil {

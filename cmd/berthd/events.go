@@ -11,7 +11,7 @@ import (
 	"berth/events"
 )
 
-// eventsCmd is the care of the queue of notifications.
+// eventsCmd is the care of the queues that berthd reads.
 type eventsCmd struct {
 	DLQ dlqCmd `cmd:"" name:"dlq" help:"Care for the dead-letter queue: messages that were given up on."`
 }
@@ -23,35 +23,50 @@ type dlqCmd struct {
 }
 
 type dlqListCmd struct {
-	configFlag
+	queueFlag
 	Limit int  `default:"100" help:"How many to look at."`
 	JSON  bool `name:"json" help:"One JSON object a line, with the bodies."`
 }
 
 type dlqRedriveCmd struct {
-	configFlag
+	queueFlag
 	IDs []string `arg:"" optional:"" name:"id" help:"Message ids; all without any."`
 }
 
 type dlqDropCmd struct {
-	configFlag
+	queueFlag
 	IDs []string `arg:"" optional:"" name:"id" help:"Message ids."`
 	All bool     `help:"All of them."`
 }
 
-func (f configFlag) openDLQ(ctx context.Context) (*events.DLQ, error) {
+// queueFlag says whose dead letters.
+type queueFlag struct {
+	configFlag
+	Queue string `default:"events" enum:"events,reap" help:"Whose: events, of S3's notifications, or reap, of announced deletions."`
+}
+
+func (f queueFlag) openDLQ(ctx context.Context) (*events.DLQ, error) {
 	c, err := f.load()
 	if err != nil {
 		return nil, err
 	}
-	if c.Events.QueueURL == "" {
-		return nil, usageError("events.queue_url is not configured: there is no dead-letter queue")
+	queue := c.Events.QueueURL
+	if f.Queue == "reap" {
+		queue = c.Reap.QueueURL
+	}
+	if queue == "" {
+		return nil, usageError(f.Queue + ".queue_url is not configured: there is no dead-letter queue")
 	}
 	client, err := sqsClient(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return events.OpenDLQ(ctx, client, c.Events.QueueURL)
+	d, err := events.OpenDLQ(ctx, client, queue)
+	if err != nil {
+		return nil, err
+	}
+	d.Reaps = f.Queue == "reap"
+	return d, nil
 }
 
 // Run prints the letters.

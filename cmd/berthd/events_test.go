@@ -54,6 +54,7 @@ func TestDLQCommands(t *testing.T) {
 			hello = l.ID
 		}
 	}
+	dlq(exitUsage, "list", "--queue", "reap") // none is configured
 	dlq(exitUsage, "drop")
 	dlq(exitUsage, "drop", "--all", hello)
 	dlq(exitFailed, "drop", "nobody")

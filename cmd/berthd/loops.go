@@ -35,7 +35,7 @@ func (a *app) workers(ctx context.Context, c *config.Config, log *slog.Logger, r
 	owner := processName()
 	tick := c.Worker.Interval.Std()
 	reaper := &worker.Reaper{
-		Tasks: db, Owner: owner, Lease: c.Worker.Lease.Std(), Now: utcNow, Log: log, Metrics: metrics, Trace: a.trace,
+		Tasks: db, Owner: owner, Lease: c.Worker.Lease.Std(), Limit: c.Worker.Concurrency.Reap, Now: utcNow, Log: log, Metrics: metrics, Trace: a.trace,
 		Stores: func(name models.StoreName) (worker.ReapObjects, bool) {
 			s, ok := stores[name]
 			return s, ok
@@ -52,6 +52,13 @@ func (a *app) workers(ctx context.Context, c *config.Config, log *slog.Logger, r
 			Next: func(ctx context.Context) (time.Time, bool, error) { return db.NextDue(ctx, models.TaskReap) },
 		},
 		Slots: c.Worker.Concurrency.Reap, Claim: reaper.Claim, Do: reaper.Do,
+	}
+	if c.Reap.Dispatch == config.DispatchSQS {
+		// The queue wakes the reaper; the loop is the net below it.
+		reap.Tick, reap.Wake, reap.Next = c.Reap.Net.Std(), nil, nil
+		if err := a.dispatch(ctx, c, log, registry, db, service, reaper, wakers); err != nil {
+			return err
+		}
 	}
 	repair := worker.Loop{
 		Name: "repair", Tick: tick, Log: log, Beat: metrics.Beat,

@@ -12,7 +12,9 @@ import (
 // alone: it looks at the replica again before it finishes. The caller holds file and
 // replica.
 func (t tx) reapNow(r models.Replica, now time.Time) error {
-	n, err := t.exec(`UPDATE tasks SET run_at = LEAST(run_at, @now), updated_at = @now
+	// What was announced for later is announced anew: its message may be hidden until then.
+	n, err := t.exec(`UPDATE tasks SET run_at = LEAST(run_at, @now), updated_at = @now,
+			announced_at = CASE WHEN run_at <= @now THEN announced_at END
 		WHERE kind = 'reap' AND target = @target AND state IN `+list(models.TaskPending, models.TaskRunning),
 		args{"target": r.ID, "now": now})
 	if err != nil || n > 0 {
@@ -121,19 +123,23 @@ func (r *taskRow) model() models.Task {
 // One statement, which locks tasks only; it counts the attempt and makes the fencing
 // token. Two workers never get the same task.
 func (s *Store) Claim(ctx context.Context, c models.Claiming) ([]models.Task, error) {
+	only := ""
+	if c.Task != "" {
+		only = "id = @task AND "
+	}
 	var rows []taskRow
 	_, err := s.alone(ctx).read(&rows, `WITH dead AS MATERIALIZED (
-			SELECT id FROM tasks WHERE kind = @kind AND state = 'running' AND lease_until <= @now AND attempts < max_attempts AND NOT manual
+			SELECT id FROM tasks WHERE `+only+`kind = @kind AND state = 'running' AND lease_until <= @now AND attempts < max_attempts AND NOT manual
 			 ORDER BY lease_until LIMIT @limit FOR UPDATE SKIP LOCKED),
 		due AS MATERIALIZED (
-			SELECT id FROM tasks WHERE kind = @kind AND state = 'pending' AND run_at <= @now
+			SELECT id FROM tasks WHERE `+only+`kind = @kind AND state = 'pending' AND run_at <= @now
 			 ORDER BY `+claimOrder(c.Kind)+`run_at LIMIT @limit - (SELECT count(*) FROM dead) FOR UPDATE SKIP LOCKED)
 		UPDATE tasks t SET state = 'running', lease_owner = @owner, lease_until = @until,
 			lease_version = t.lease_version + 1, attempts = t.attempts + 1, updated_at = @now
 		WHERE t.id IN (SELECT id FROM dead UNION ALL SELECT id FROM due)
 		RETURNING `+taskColumns+`, EXISTS (SELECT 1 FROM dead WHERE dead.id = t.id) AS taken_over,
 			COALESCE((SELECT u.traceparent FROM uploads u WHERE u.file_id = t.file_id), '') AS traceparent`,
-		args{"kind": c.Kind, "owner": c.Owner, "until": c.Until, "limit": c.Limit, "now": c.Now})
+		args{"task": c.Task, "kind": c.Kind, "owner": c.Owner, "until": c.Until, "limit": c.Limit, "now": c.Now})
 	if err != nil {
 		return nil, wrap("claim tasks", err)
 	}
@@ -269,7 +275,7 @@ func (s *Store) Retry(ctx context.Context, id models.TaskID, actor string, now t
 				return err
 			}
 		}
-		ok, err := t.one(`UPDATE tasks SET state = 'pending', manual = true, run_at = @now, closed_at = NULL, updated_at = @now
+		ok, err := t.one(`UPDATE tasks SET state = 'pending', manual = true, run_at = @now, announced_at = NULL, closed_at = NULL, updated_at = @now
 			WHERE id = @id AND state = 'failed' AND NOT EXISTS (SELECT 1 FROM tasks o WHERE o.kind = @kind AND o.target = @target AND o.state IN ('pending', 'running'))`,
 			args{"id": id, "kind": row.Kind, "target": row.Target, "now": now})
 		if err != nil {

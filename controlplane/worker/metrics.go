@@ -11,6 +11,7 @@ import (
 // Metrics is what the loops count.
 type Metrics struct {
 	decisions  *prometheus.CounterVec
+	announced  *prometheus.CounterVec
 	versions   prometheus.Counter
 	bytes      prometheus.Counter
 	multiparts prometheus.Counter
@@ -30,6 +31,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "berth_reaps_total",
 			Help: "Reap attempts by what they came to: reaped, failed, ignored, postponed, refused, lease_lost."}, []string{"outcome"}),
+		announced: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "berth_reap_announcements_total",
+			Help: "Due reap tasks announced on the queue, by what came of the sending: sent, failed."}, []string{"outcome"}),
 		versions:   prometheus.NewCounter(prometheus.CounterOpts{Name: "berth_reaped_versions_total", Help: "Object versions and delete markers deleted."}),
 		bytes:      prometheus.NewCounter(prometheus.CounterOpts{Name: "berth_reaped_bytes_total", Help: "Bytes of the versions deleted."}),
 		multiparts: prometheus.NewCounter(prometheus.CounterOpts{Name: "berth_aborted_multiparts_total", Help: "Multipart uploads aborted by the reaper."}),
@@ -51,7 +54,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "When a loop last ran without an error, in Unix time."}, []string{"loop"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.decisions, m.versions, m.bytes, m.multiparts, m.repairs, m.events, m.steps, m.takeovers, m.tasks, m.age, m.late, m.beat)
+		reg.MustRegister(m.decisions, m.announced, m.versions, m.bytes, m.multiparts, m.repairs, m.events, m.steps, m.takeovers, m.tasks, m.age, m.late, m.beat)
 	}
 	return m
 }
@@ -82,6 +85,11 @@ func (m *Metrics) claimed(tasks []models.Task) {
 			m.takeovers.WithLabelValues(string(k.Kind)).Inc()
 		}
 	}
+}
+
+func (m *Metrics) announce(c AnnounceCounts) {
+	m.announced.WithLabelValues("sent").Add(float64(c.Sent))
+	m.announced.WithLabelValues("failed").Add(float64(c.Failed))
 }
 
 func (m *Metrics) published(to models.OutboxState) { m.events.WithLabelValues(string(to)).Inc() }

@@ -17,6 +17,8 @@ import (
 type ReapTasks interface {
 	Renewer
 	Claim(ctx context.Context, c models.Claiming) ([]models.Task, error)
+	Task(ctx context.Context, id models.TaskID) (models.Task, error)
+	Unannounce(ctx context.Context, ids []models.TaskID) error
 	Finish(ctx context.Context, k models.Task, r models.TaskResult, now time.Time) (ok bool, err error)
 	BeginReap(ctx context.Context, k models.Task, now time.Time) (models.ReapPlan, error)
 	NoteDeletes(ctx context.Context, k models.Task, r models.Replica, versions []models.ObjectVersion, to models.ReplicaState, now time.Time) (ok bool, err error)
@@ -38,11 +40,14 @@ type Reaper struct {
 	Stores  func(models.StoreName) (ReapObjects, bool)
 	Owner   string        // names this process in leases
 	Lease   time.Duration // renewed at a third of it
-	Limit   int           // tasks at once, of RunOnce
+	Limit   int           // tasks at once, whoever asks for them
 	Now     func() time.Time
 	Log     *slog.Logger
 	Metrics *Metrics
 	Trace   *tracing.Tracer
+
+	once  sync.Once
+	slots chan struct{} // one for each task in hand
 }
 
 // ReapCounts is what one pass did.
@@ -62,7 +67,7 @@ const (
 	abortRounds = 10
 )
 
-// RunOnce claims due reap tasks and does them side by side.
+// RunOnce claims due reap tasks, as many as there are slots free, and does them side by side.
 func (r *Reaper) RunOnce(ctx context.Context) (ReapCounts, error) {
 	tasks, err := r.Claim(ctx, r.Limit)
 	if err != nil {
@@ -71,6 +76,7 @@ func (r *Reaper) RunOnce(ctx context.Context) (ReapCounts, error) {
 	c := ReapCounts{Claimed: len(tasks)}
 	var mu sync.Mutex
 	errs := sideBySide(tasks, func(k models.Task) error {
+		defer r.leave(1)
 		d, o, err := r.do(ctx, k)
 		mu.Lock()
 		defer mu.Unlock()
@@ -80,16 +86,28 @@ func (r *Reaper) RunOnce(ctx context.Context) (ReapCounts, error) {
 	return c, errors.Join(errs...)
 }
 
-// Claim takes at most n due reap tasks.
+// Claim takes at most n due reap tasks, and a slot for each: fewer, if messages hold slots.
 func (r *Reaper) Claim(ctx context.Context, n int) ([]models.Task, error) {
+	free := r.free(n)
+	if free == 0 {
+		return nil, nil
+	}
+	tasks, err := r.claim(ctx, "", free)
+	r.leave(free - len(tasks))
+	return tasks, err
+}
+
+// claim takes due tasks: the one named, or any.
+func (r *Reaper) claim(ctx context.Context, id models.TaskID, n int) ([]models.Task, error) {
 	now := r.Now()
-	tasks, err := r.Tasks.Claim(ctx, models.Claiming{Kind: models.TaskReap, Owner: r.Owner, Until: now.Add(r.Lease), Limit: n, Now: now})
+	tasks, err := r.Tasks.Claim(ctx, models.Claiming{Kind: models.TaskReap, Task: id, Owner: r.Owner, Until: now.Add(r.Lease), Limit: n, Now: now})
 	r.Metrics.claimed(tasks)
 	return tasks, err
 }
 
-// Do does one claimed task.
+// Do does one task of Claim, and gives its slot back.
 func (r *Reaper) Do(ctx context.Context, k models.Task) error {
+	defer r.leave(1)
 	_, _, err := r.do(ctx, k)
 	return err
 }

@@ -54,6 +54,7 @@ func (l *loader) check() {
 	l.count("worker.concurrency.replicate", c.Worker.Concurrency.Replicate, 256)
 	l.count("worker.concurrency.process", c.Worker.Concurrency.Process, 256)
 	l.count("worker.concurrency.reap", c.Worker.Concurrency.Reap, 256)
+	l.checkReap()
 	l.checkOutbox()
 	l.size("limits.max_body", c.Limits.MaxBody, 64<<10, 16<<20)
 	l.between("limits.request_timeout", c.Limits.RequestTimeout, time.Second, 10*time.Minute)

@@ -12,6 +12,7 @@ type Config struct {
 	Stores      map[string]Store      `yaml:"stores,omitempty"`
 	Events      Events                `yaml:"events,omitempty"`
 	Worker      Worker                `yaml:"worker,omitempty"`
+	Reap        Reap                  `yaml:"reap,omitempty"`
 	Outbox      Outbox                `yaml:"outbox,omitempty"`
 	Webhooks    Webhooks              `yaml:"webhooks,omitempty"`
 	Limits      Limits                `yaml:"limits,omitempty"`
@@ -102,6 +103,22 @@ type Concurrency struct {
 	Process   int `yaml:"process,omitempty"`
 	Reap      int `yaml:"reap,omitempty"`
 }
+
+// Reap says how due reap tasks come to the workers. The queue is reached as that of events is.
+type Reap struct {
+	Dispatch   string   `yaml:"dispatch,omitempty"` // poll, sqs
+	QueueURL   string   `yaml:"queue_url,omitempty"`
+	Pollers    int      `yaml:"pollers,omitempty"`
+	Visibility Duration `yaml:"visibility,omitempty"`
+	Again      Duration `yaml:"again,omitempty"`
+	Net        Duration `yaml:"net,omitempty"`
+}
+
+// Ways of dispatching.
+const (
+	DispatchPoll = "poll"
+	DispatchSQS  = "sqs"
+)
 
 // Outbox says whom the events about files are told to: each of those that are named.
 type Outbox struct {

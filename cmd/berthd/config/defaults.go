@@ -26,6 +26,11 @@ func (l *loader) defaults(environ []string) {
 	fallback(l, "worker.concurrency.replicate", &c.Worker.Concurrency.Replicate, 4)
 	fallback(l, "worker.concurrency.process", &c.Worker.Concurrency.Process, 8)
 	fallback(l, "worker.concurrency.reap", &c.Worker.Concurrency.Reap, 4)
+	fallback(l, "reap.dispatch", &c.Reap.Dispatch, DispatchPoll)
+	fallback(l, "reap.pollers", &c.Reap.Pollers, 1)
+	fallback(l, "reap.visibility", &c.Reap.Visibility, Duration(time.Minute))
+	fallback(l, "reap.again", &c.Reap.Again, Duration(5*time.Minute))
+	fallback(l, "reap.net", &c.Reap.Net, Duration(5*time.Minute))
 	fallback(l, "limits.max_body", &c.Limits.MaxBody, 1<<20)
 	fallback(l, "limits.request_timeout", &c.Limits.RequestTimeout, Duration(30*time.Second))
 

@@ -79,7 +79,7 @@ type Store struct {
 	Webhook       bool               // it notifies by POST /v1/notifications/{store}
 }
 
-// Queue is the queue of notifications.
+// Queue is one of the queues.
 type Queue struct {
 	Client *sqs.Client
 	URL    string
@@ -91,6 +91,7 @@ type Config struct {
 	Pending  func(context.Context) (int, error)
 	Stores   []Store
 	Queue    *Queue        // nil: none is configured
+	Reaps    *Queue        // of due deletions; nil: they are not dispatched
 	Wait     time.Duration // for a probe's notification
 	NoProbe  bool          // write nothing: look at configuration only
 	Now      func() time.Time
@@ -108,6 +109,7 @@ func Run(ctx context.Context, c Config) Report {
 	}
 	d.database(ctx)
 	d.queue(ctx)
+	d.reapQueue(ctx)
 	for i := range c.Stores {
 		d.store(ctx, &c.Stores[i])
 	}

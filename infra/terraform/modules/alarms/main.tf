@@ -92,11 +92,19 @@ locals {
       queue  = var.dlq_name, metric = "ApproximateNumberOfMessagesVisible", threshold = 0, periods = 1
       text   = "notifications were given up on"
       exists = var.dlq_name != null
+      page   = "dlq-not-empty"
+    }
+    dlq-not-empty-reap = {
+      queue  = var.reap_dlq_name, metric = "ApproximateNumberOfMessagesVisible", threshold = 0, periods = 1
+      text   = "announcements of due deletions were given up on"
+      exists = var.reap_dlq_name != null
+      page   = "dlq-not-empty"
     }
     events-old = {
       queue  = var.queue_name, metric = "ApproximateAgeOfOldestMessage", threshold = 300, periods = 2
       text   = "notifications wait for more than 5 minutes"
       exists = var.queue_name != null
+      page   = "events-old"
     }
   }
 
@@ -139,7 +147,7 @@ resource "aws_cloudwatch_metric_alarm" "queue" {
   for_each = { for name, a in local.queues : name => a if a.exists }
 
   alarm_name          = "${var.name}-${each.key}"
-  alarm_description   = "${each.value.text}: ${var.playbooks_url}/${each.key}.md"
+  alarm_description   = "${each.value.text}: ${var.playbooks_url}/${each.value.page}.md"
   namespace           = "AWS/SQS"
   metric_name         = each.value.metric
   dimensions          = { QueueName = each.value.queue }

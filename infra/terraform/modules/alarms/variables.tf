@@ -22,6 +22,12 @@ variable "dlq_name" {
   default     = null
 }
 
+variable "reap_dlq_name" {
+  description = "Output reap_dlq_name of module events. Null: no queue of due deletions."
+  type        = string
+  default     = null
+}
+
 variable "alarm_actions" {
   description = "Topics that are told when an alarm rings and when it ends."
   type        = list(string)

@@ -23,8 +23,23 @@ output "dlq_arn" {
   value       = aws_sqs_queue.dlq.arn
 }
 
+output "reap_queue_name" {
+  description = "Name of the queue of due deletions, as CloudWatch has it. Null without reap_queue."
+  value       = one(aws_sqs_queue.reap[*].name)
+}
+
+output "reap_queue_arn" {
+  description = "ARN of the queue of due deletions. Null without reap_queue."
+  value       = one(aws_sqs_queue.reap[*].arn)
+}
+
+output "reap_dlq_name" {
+  description = "Name of its dead-letter queue, as CloudWatch has it. Null without reap_queue."
+  value       = one(aws_sqs_queue.reap_dlq[*].name)
+}
+
 output "role_policies_json" {
-  description = "IAM policy documents by role, for the roles that touch the queue: events, operator."
+  description = "IAM policy documents by role, for the roles that touch a queue: events, operator, and worker with reap_queue."
   value       = { for role, statements in local.role_statements : role => jsonencode({ Version = "2012-10-17", Statement = statements }) if length(statements) > 0 }
 }
 
@@ -41,4 +56,9 @@ output "notification" {
 output "berthd_config" {
   description = "Goes into berthd's configuration under events."
   value       = { queue_url = aws_sqs_queue.this.id, region = aws_sqs_queue.this.region }
+}
+
+output "berthd_reap_config" {
+  description = "Goes into berthd's configuration under reap; empty without reap_queue."
+  value       = { for key, value in { dispatch = "sqs", queue_url = one(aws_sqs_queue.reap[*].id) } : key => value if var.reap_queue }
 }

@@ -42,6 +42,12 @@ variable "eventbridge" {
   default     = false
 }
 
+variable "reap_queue" {
+  description = "Make a second queue, with dead letters of its own, for reap.dispatch: sqs; the worker role may use it. Its part of the configuration is the output berthd_reap_config."
+  type        = bool
+  default     = false
+}
+
 variable "create_key" {
   description = "Encrypt with a key made for the queue, which S3 may use. Off: SSE-SQS, or kms_key_arn. alias/aws/sqs can never work: S3 may not use it."
   type        = bool

@@ -94,6 +94,45 @@ run "by_eventbridge" {
   }
 }
 
+run "without_a_reap_queue" {
+  assert {
+    condition     = length(aws_sqs_queue.reap) == 0 && output.reap_queue_name == null && output.berthd_reap_config == {}
+    error_message = "no second queue unless asked for"
+  }
+}
+
+run "with_a_reap_queue" {
+  variables {
+    reap_queue = true
+    create_key = true
+  }
+
+  assert {
+    condition     = jsondecode(aws_sqs_queue.reap[0].redrive_policy).maxReceiveCount == 10 && aws_sqs_queue.reap[0].kms_master_key_id == "arn:aws:kms:eu-central-1:111122223333:key/1"
+    error_message = "poison goes away; the queue uses the key"
+  }
+  assert {
+    condition     = toset(keys(output.role_policies_json)) == toset(["events", "operator", "worker"])
+    error_message = "the worker uses the queue, the API does not"
+  }
+  assert {
+    condition     = toset([for s in jsondecode(output.role_policies_json["worker"]).Statement : s.Sid]) == toset(["ReapQueue", "QueueKey"])
+    error_message = "the worker touches this queue only"
+  }
+  assert {
+    condition     = [for s in jsondecode(output.role_policies_json["worker"]).Statement : s.Action if s.Sid == "QueueKey"] == [["kms:Decrypt", "kms:GenerateDataKey"]]
+    error_message = "the worker sends and receives"
+  }
+  assert {
+    condition     = [for s in jsondecode(output.role_policies_json["events"]).Statement : s.Sid if s.Sid == "ReapQueue"] == []
+    error_message = "the consumer of notifications has nothing to do there"
+  }
+  assert {
+    condition     = output.berthd_reap_config.dispatch == "sqs"
+    error_message = "the output is the configuration"
+  }
+}
+
 run "refuses_an_alias" {
   command = plan
 
