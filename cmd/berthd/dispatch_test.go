@@ -28,8 +28,8 @@ func dispatching(t *testing.T) (config.Config, testkit.SQSInfo) {
 	c, q := realConfig(t), testkit.SQS(t)
 	c.Worker = config.Worker{Interval: config.Duration(200 * time.Millisecond), Lease: config.Duration(10 * time.Second)}
 	c.Reap = config.Reap{Dispatch: config.DispatchSQS, QueueURL: q.QueueURL, Visibility: config.Duration(2 * time.Second), Net: config.Duration(10 * time.Minute)}
-	// Nothing of a deleted file's URL is waited for.
-	c.Collections = map[string]config.Collection{"default": {Grace: config.Duration(time.Second), URLExpiry: config.Duration(time.Second)}}
+	// In one part: no URL outlives a deletion, so that one sweep is enough.
+	c.Collections = map[string]config.Collection{"default": {SingleMax: 1, Algorithm: "crc64nvme"}}
 	return c, q
 }
 
