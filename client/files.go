@@ -112,3 +112,12 @@ func (c *Client) Delete(ctx context.Context, id string) (*wire.File, error) {
 }
 
 func filePath(id string) string { return "/v1/files/" + url.PathEscape(id) }
+
+// Import makes a file of an object that a store holds already. It is for admins.
+func (c *Client) Import(ctx context.Context, r wire.ImportRequest) (*wire.File, error) {
+	var f wire.File
+	if err := c.do(ctx, call{op: "import", method: http.MethodPost, path: "/v1/imports", body: r, key: NewIdempotencyKey()}, &f); err != nil {
+		return nil, err
+	}
+	return &f, nil
+}

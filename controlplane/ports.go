@@ -13,6 +13,7 @@ import (
 type Records interface {
 	Ping(ctx context.Context) error
 	Open(ctx context.Context, o models.Opening) (models.OpenOutcome, models.Upload, models.File, error)
+	Import(ctx context.Context, i models.Importing) (models.ImportOutcome, models.File, error)
 	TakeKey(ctx context.Context, k models.KeyTaking) (models.KeyOutcome, models.KeptAnswer, error)
 	FinishKey(ctx context.Context, k models.KeyTaking, a models.KeptAnswer) (ok bool, err error)
 	DropKey(ctx context.Context, k models.KeyTaking) (ok bool, err error)

@@ -86,6 +86,21 @@ type CommitRequest struct {
 	Metadata    json.RawMessage
 }
 
+// ImportRequest registers an object that lies in a store already. Owner is of the
+// caller's tenant.
+type ImportRequest struct {
+	Store       models.StoreName // "" is the collection's
+	Key         string
+	VersionID   string // "" is the current one
+	Owner       models.Owner
+	Collection  string
+	Name        string
+	ContentType string
+	Metadata    json.RawMessage  // a JSON object, or nil
+	Size        *int64           // bytes; nil: as the store says
+	Checksum    *models.Checksum // that the store must attest; nil: none
+}
+
 // PatchRequest changes what may change of a file; nil stays.
 type PatchRequest struct {
 	Name     *string

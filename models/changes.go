@@ -68,6 +68,30 @@ const (
 	OpenedTooMany           OpenOutcome = "too_many" // open uploads
 )
 
+// Importing registers an object that a store holds already: its file and replica, as they
+// are to stand, and the policy that it is held against.
+type Importing struct {
+	File       File
+	Replica    Replica
+	Collection *Collection
+	Identity   string // see IdentityOf; empty: the collection does not dedupe, or S3 attests nothing
+	Actor      string
+	Now        time.Time
+}
+
+// ImportOutcome is what became of an import.
+type ImportOutcome string
+
+const (
+	Imported        ImportOutcome = "imported"
+	ImportedBefore  ImportOutcome = "before"    // the same version, for the same owner and collection
+	ImportKnown     ImportOutcome = "known"     // the key is another file's of the tenant
+	ImportForeign   ImportOutcome = "foreign"   // the key is another tenant's
+	ImportDuplicate ImportOutcome = "duplicate" // a living file of the same identity
+	ImportOverQuota ImportOutcome = "over_quota"
+	ImportCondemned ImportOutcome = "condemned" // the version is being deleted as an orphan
+)
+
 // KeyTaking takes an idempotency key for one request of its owner.
 type KeyTaking struct {
 	Tenant Tenant

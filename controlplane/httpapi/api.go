@@ -158,6 +158,7 @@ func (a *API) routes() *gin.Engine {
 	v1.POST("/files/:id/block", admin, quick, a.blockFile)
 	v1.POST("/files/:id/unblock", admin, quick, a.unblockFile)
 
+	v1.POST("/imports", admin, quick, once, a.importObject)
 	v1.GET("/tasks", admin, quick, a.listTasks)
 	v1.POST("/tasks/:id/retry", admin, quick, a.retryTask)
 	e.POST("/v1/tasks/:id/result", quick, a.stepResult)

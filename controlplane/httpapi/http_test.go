@@ -146,6 +146,9 @@ func (r *recorder) Commit(ctx context.Context, c models.Caller, _ models.UploadI
 func (r *recorder) Abort(ctx context.Context, c models.Caller, id models.UploadID) (controlplane.UploadView, error) {
 	return anUpload(), r.note(ctx, c, id)
 }
+func (r *recorder) Import(ctx context.Context, c models.Caller, req controlplane.ImportRequest) (models.File, bool, error) {
+	return aFile(), req.Name == "before", r.note(ctx, c, req)
+}
 func (r *recorder) TakeKey(context.Context, models.Caller, string, []byte) (controlplane.KeyedRequest, *models.KeptAnswer, error) {
 	return controlplane.KeyedRequest{}, r.kept, r.keyErr
 }
@@ -221,6 +224,8 @@ var routes = []route{
 	{"GET", "/v1/files/" + someFile + "/url", nil, 200, []string{"read"}},
 	{"POST", "/v1/files/" + someFile + "/block", `{"reason":"because"}`, 200, []string{"admin"}},
 	{"POST", "/v1/files/" + someFile + "/unblock", nil, 200, []string{"admin"}},
+	{"POST", "/v1/imports", wire.ImportRequest{Key: "k", Owner: "ann", Collection: "c", Name: "n"}, 201, []string{"admin"}},
+	{"POST", "/v1/imports", wire.ImportRequest{Key: "k", Owner: "ann", Collection: "c", Name: "before"}, 200, []string{"admin"}},
 }
 
 func TestEveryRouteNeedsItsScope(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"berth/internal/stack"
 	"berth/models"
 
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/golang-jwt/jwt/v5"
 )
 
@@ -231,4 +232,44 @@ func TestKeyOutlivesItsServer(t *testing.T) {
 	if n := stack.Query[int64](t, w.stack, "SELECT count(*) FROM outbox"); n != 1 {
 		t.Errorf("%d events", n)
 	}
+}
+
+// Imports over HTTP: the first answer again under its key, the same file without one.
+func TestImportsOverHTTP(t *testing.T) {
+	t.Parallel()
+	w := serveWhole(t)
+	body := stack.Bytes(1, 100)
+	const key = "b/old/a.pdf"
+	at := key
+	if _, err := w.stack.S3.Client().PutObject(t.Context(), &s3.PutObjectInput{Bucket: &w.stack.S3.Bucket, Key: &at, Body: bytes.NewReader(body)}); err != nil {
+		t.Fatal(err)
+	}
+	req := wire.ImportRequest{Key: key, Owner: "bob", Collection: "default", Name: "a.pdf"}
+	first := w.call("POST", "/v1/imports", w.ann, req, "Idempotency-Key", "k")
+	f := into[wire.File](t, first)
+	if first.status != 201 || f.State != "active" || first.header.Get("Location") != "/v1/files/"+f.ID {
+		t.Fatalf("%d %s", first.status, first.body)
+	}
+	w.call("PATCH", "/v1/files/"+f.ID, tokenFor(t, "bob", allScopes), `{"name":"b.pdf"}`)
+	again := w.call("POST", "/v1/imports", w.ann, req, "Idempotency-Key", "k")
+	if again.status != 201 || !bytes.Equal(again.body, first.body) || again.header.Get("Location") != first.header.Get("Location") ||
+		again.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("again: %d %s", again.status, again.body)
+	}
+	unkeyed := w.call("POST", "/v1/imports", w.ann, req)
+	if g := into[wire.File](t, unkeyed); unkeyed.status != 200 || g.ID != f.ID || g.Name != "b.pdf" {
+		t.Errorf("unkeyed: %d %s", unkeyed.status, unkeyed.body)
+	}
+	for owner, x := range map[string]struct {
+		status int
+		code   models.Code
+	}{"": {400, models.CodeInvalidRequest}, "a\u202eb": {400, models.CodeInvalidRequest}, " bob": {400, models.CodeInvalidRequest}, "eve": {409, models.CodeDuplicateFile}} {
+		r := req
+		r.Owner = owner
+		w.call("POST", "/v1/imports", w.ann, r).wants(t, x.status, x.code)
+	}
+	w.call("POST", "/v1/imports", mint(t, jwt.MapClaims{"scope": allScopes, "tenant": "other"}), req).wants(t, 404, models.CodeNotFound)
+	w.call("POST", "/v1/imports", mint(t, jwt.MapClaims{"scope": allScopes, "berth": map[string]any{}}), req).wants(t, 403, models.CodeForbidden)
+	w.call("POST", "/v1/imports", w.ann, `{"key":"k","owner":"bob","collection":"default"}`).wants(t, 400, models.CodeInvalidRequest)
+	w.call("POST", "/v1/imports", w.ann, `{"key":"b/k","owner":"bob","collection":"default","name":"n","tenant":"other"}`).wants(t, 400, models.CodeInvalidRequest)
 }

@@ -41,6 +41,7 @@ type Service interface {
 	Events(ctx context.Context, caller models.Caller, state models.OutboxState, cursor string, limit int) (controlplane.EventPage, error)
 	RetryEvent(ctx context.Context, caller models.Caller, id models.EventID) error
 	CancelEvent(ctx context.Context, caller models.Caller, id models.EventID) error
+	Import(ctx context.Context, caller models.Caller, req controlplane.ImportRequest) (f models.File, before bool, err error)
 	// LeaseCaller is who shows a lease token.
 	LeaseCaller(ctx context.Context, id models.TaskID, token string) (models.Caller, error)
 	// StepResult has no caller: the lease token is its credential.

@@ -755,3 +755,76 @@ func TestRenderSaysWhatMatters(t *testing.T) {
 	}
 	t.Log("\n" + b.String())
 }
+
+// An import takes an orphan out of reconcile's reach; what else lies under its key is
+// foreign; and with its file all of it goes.
+func TestImportedIsNoOrphan(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	shaped, plain := prefix+"default/"+strings.Repeat("a", 32)+".pdf", prefix+"old/what people called it.pdf"
+	admin := stack.Caller("admin")
+	var files []models.FileID
+	for _, key := range []string{shaped, plain} {
+		put(t, s, key, 5)
+		version := put(t, s, key, 7)
+		f, _, err := s.Service.Import(t.Context(), admin, controlplane.ImportRequest{Key: key, Owner: "ann", Collection: "default", Name: "a.pdf"})
+		if err != nil || f.VersionID != version {
+			t.Fatalf("%+v, %v", f, err)
+		}
+		files = append(files, f.ID)
+	}
+	lone := prefix + "default/" + strings.Repeat("b", 32) + ".pdf"
+	orphan := put(t, s, lone, 5)
+	s.Clock.Advance(40 * 24 * time.Hour)
+	report := run(t, runner(s), reconcile.Options{Repair: true})
+	for _, f := range found(report) {
+		if strings.Contains(f, "orphan_object") && !strings.Contains(f, orphan) || strings.Contains(f, "missing") {
+			t.Errorf("of an import: %s", f)
+		}
+	}
+	if got := strings.Join(found(report), "\n"); !strings.Contains(got, orphan) || strings.Count(got, "foreign") != 2 {
+		t.Errorf("found:\n%s", got)
+	}
+	reap(t, s)
+	for _, id := range files {
+		if u, err := s.Service.ContentURL(t.Context(), stack.Caller("ann"), id); err != nil || u.File.Size != 7 {
+			t.Errorf("%s: %v", id, err)
+		}
+		remove(t, s, id)
+	}
+	reap(t, s)
+	if left := listed(t, s); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+	if n := stack.Query[int64](t, s, "SELECT count(*) FROM files WHERE state = 'deleted'"); n != 2 {
+		t.Errorf("%d are deleted", n)
+	}
+	// A key is a file's once.
+	put(t, s, plain, 5)
+	if _, _, err := s.Service.Import(t.Context(), admin, controlplane.ImportRequest{Key: plain, Owner: "ann", Collection: "default", Name: "a.pdf"}); models.ErrorCode(err) != models.CodeDuplicateFile {
+		t.Errorf("a key that was a file's: %v", err)
+	}
+}
+
+// What reconcile is about to delete is not imported; what it has spared is.
+func TestCondemnedIsNotImported(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	key := prefix + "default/" + strings.Repeat("a", 32) + ".pdf"
+	version := put(t, s, key, 5)
+	exec(t, s, `INSERT INTO reconciliations (id, store, source, repair, state, cutoff, started_at, lease_until)
+		VALUES ('run_1', 'main', 'listing', true, 'running', now(), now(), now())`)
+	exec(t, s, `INSERT INTO condemned (store, key, version_id, run_id) VALUES ('main', $1, $2, 'run_1')`, key, version)
+	req := controlplane.ImportRequest{Key: key, Owner: "ann", Collection: "default", Name: "a.pdf"}
+	before := s.Snapshot(t)
+	if _, _, err := s.Service.Import(t.Context(), stack.Caller("admin"), req); models.ErrorCode(err) != models.CodeBusy {
+		t.Errorf("a condemned version: %v", err)
+	}
+	if after := s.Snapshot(t); after != before {
+		t.Errorf("changed\nfrom %s\nto   %s", before, after)
+	}
+	exec(t, s, `DELETE FROM condemned`)
+	if _, _, err := s.Service.Import(t.Context(), stack.Caller("admin"), req); err != nil {
+		t.Errorf("a spared version: %v", err)
+	}
+}

@@ -344,6 +344,19 @@ func commits(ctx context.Context, s *state, p *process) error {
 	return err
 }
 
+// imports registers what a flow's prepare has put into the bucket.
+func imports(ctx context.Context, s *state, p *process) error {
+	f, _, err := p.service.Import(ctx, caller("admin"), controlplane.ImportRequest{Key: s.Key, VersionID: s.Version, Owner: ann,
+		Collection: "reject", Name: "a.pdf"})
+	if err == nil && s.File != "" && s.File != f.ID {
+		err = fmt.Errorf("F6: imported as %s, and before as %s", f.ID, s.File)
+	}
+	if err == nil {
+		s.File = f.ID
+	}
+	return err
+}
+
 // commitsKeyed is commits with an Idempotency-Key, as a server does it.
 func commitsKeyed(ctx context.Context, s *state, p *process) error {
 	req, kept, err := p.service.TakeKey(ctx, caller(ann), "key", []byte("hash"))
@@ -501,6 +514,8 @@ func flows() []flow {
 		}, act: settle, uploads: 1, files: []string{"failed"}},
 		{name: "commit", prepare: func(r *run) { r.sent(request("draft", small)); r.complete() },
 			act: commits, again: same(func(r *run) error { return commits(r.p.ctx, &r.s, r.p) }), uploads: 1, files: onlyOK},
+		{name: "import", prepare: func(r *run) { r.s.Key = "b/old/a.pdf"; r.s.Version = r.put("what was there before", "") },
+			act: imports, again: same(func(r *run) error { return imports(r.p.ctx, &r.s, r.p) }), uploads: 0, files: onlyOK},
 		{name: "commit with a key", prepare: func(r *run) { r.sent(request("draft", small)); r.complete() },
 			act: commitsKeyed, again: commitsKeyedAgain, uploads: 1, files: onlyOK},
 		{name: "commit over a foreign version", prepare: func(r *run) {
