@@ -35,6 +35,9 @@ type flow struct {
 	broken bool
 	// heavy flows run in make test-crash only.
 	heavy bool
+	// single says that one call at a time is made: what a crash before a call leaves is then
+	// what one after the call before it leaves, and the one is run for both.
+	single bool
 }
 
 // state is what a flow's phases hand on. It goes to other processes as JSON.
@@ -48,6 +51,10 @@ type state struct {
 	Queue   string
 	Answer  string
 	Events  []models.ObjectEvent
+	Task    models.TaskID
+	Token   string // of the lease that a step was asked under
+
+	peer *process // another server, for what is asked of Berth from outside
 }
 
 // run is one run of a flow in a world.

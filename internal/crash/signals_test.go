@@ -56,9 +56,9 @@ func child(text string) int {
 		return 2
 	}
 	defer stop()
-	i := slices.IndexFunc(flows(), func(f flow) bool { return f.name == o.Flow })
+	i := slices.IndexFunc(allFlows(), func(f flow) bool { return f.name == o.Flow })
 	cut.count(true)
-	if err := flows()[i].act(p.ctx, &o.State, p); err != nil {
+	if err := allFlows()[i].act(p.ctx, &o.State, p); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -122,7 +122,7 @@ func TestKilledProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	take := lend(t, 2)
-	for _, f := range flows() {
+	for _, f := range allFlows() {
 		if !slices.Contains([]string{"open multipart with a key", "complete multipart", "settle single",
 			"reap a deleted file with all that lies there", "repair: finish at the deadline"}, f.name) {
 			continue
@@ -190,8 +190,8 @@ func TestStoppedProcess(t *testing.T) {
 		t.Run(c.flow+", before "+c.call, func(t *testing.T) {
 			t.Parallel()
 			w := take(t)
-			i := slices.IndexFunc(flows(), func(f flow) bool { return f.name == c.flow })
-			f := flows()[i]
+			i := slices.IndexFunc(allFlows(), func(f flow) bool { return f.name == c.flow })
+			f := allFlows()[i]
 			// Which boundary it is, a run that is not stopped tells.
 			names := f.crash(t, w, 0, before)
 			at := slices.Index(names, c.call) + 1

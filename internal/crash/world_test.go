@@ -173,6 +173,7 @@ type process struct {
 	reaper  *worker.Reaper
 	steps   *worker.Processor
 	events  *worker.Publisher
+	answers answers // of steps; nil: by the file's name
 }
 
 // parts of a process that a test may put in place of the real ones.
@@ -318,7 +319,7 @@ func (p *process) tick() error {
 }
 
 // step is a step of a chain, outside of the process: what it says goes by the file's name.
-func (p *process) step(_ context.Context, c worker.StepCall) (models.StepAnswer, error) {
+func (p *process) step(ctx context.Context, c worker.StepCall) (models.StepAnswer, error) {
 	name := "STEP " + c.Step.Name
 	n, ok := p.cut.enter(name)
 	if !ok {
@@ -328,10 +329,14 @@ func (p *process) step(_ context.Context, c worker.StepCall) (models.StepAnswer,
 	if v, _, found := strings.Cut(c.File.Name, "-"); found && c.Step.Name == "two" {
 		a = models.StepAnswer{Verdict: models.StepVerdict(v), Reason: "its name says so"}
 	}
+	var err error
+	if p.answers != nil {
+		a, err = p.answers(ctx, c)
+	}
 	if !p.cut.leave(n, name) {
 		return models.StepAnswer{}, errCut{}
 	}
-	return a, nil
+	return a, err
 }
 
 // listener hears events, outside of the process.
