@@ -37,7 +37,7 @@ func (o origins) allows(origin string) bool {
 
 const (
 	corsMethods = "GET, HEAD, POST, PATCH, DELETE"
-	corsHeaders = "Authorization, Content-Type, Idempotency-Key, X-Request-Id"
+	corsHeaders = "Authorization, Content-Type, Idempotency-Key, X-Request-Id, Traceparent, Tracestate"
 	corsExpose  = "Location, Retry-After, X-Request-Id, Idempotency-Replayed"
 )
 

@@ -640,6 +640,10 @@ func TestCORS(t *testing.T) {
 		if a.status != 204 || a.header.Get("Access-Control-Allow-Origin") != c.want || (a.header.Get("Access-Control-Allow-Headers") != "") != (c.want != "") {
 			t.Errorf("preflight of %s: %d %v", c.origin, a.status, a.header)
 		}
+		// A page that traces sends its trace with every request.
+		if got := a.header.Get("Access-Control-Allow-Headers"); strings.Contains(got, "Traceparent, Tracestate") != (c.want != "") {
+			t.Errorf("preflight of %s: allows %q", c.origin, got)
+		}
 		for _, tok := range []string{token, ""} {
 			a = c.s.call("GET", "/v1/files", tok, nil, "Origin", c.origin)
 			if got := a.header.Get("Access-Control-Allow-Origin"); got != c.want || a.header.Get("Access-Control-Allow-Credentials") != "" {
