@@ -14,7 +14,7 @@ RACE_PACKAGES := ./models/... ./controlplane/... ./events/... ./client/...
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help run up down clean test test-race lint bench setup build dev gcc browser test-crash soak lint-terraform image sbom
+.PHONY: help run up down clean test test-race lint bench setup build dev gcc browser test-crash soak lint-terraform lint-kubernetes image sbom
 
 help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,10 @@ lint: $(BIN)/golangci-lint-$(GOLANGCI) ## Check format, imports between rooms, a
 lint-terraform: $(BIN)/tflint-$(TFLINT) $(BIN)/tfsec-$(TFSEC) ## Lint the Terraform modules and look for holes in them; builds the linters once, some minutes
 	@$(BIN)/tflint-$(TFLINT) --recursive --chdir infra/terraform --config $(CURDIR)/infra/terraform/.tflint.hcl
 	@$(BIN)/tfsec-$(TFSEC) infra/terraform --no-color --concise-output --exclude-downloaded-modules
+
+# A module of its own: Kubernetes' types are no part of Berth's.
+lint-kubernetes: ## Read the manifests as strictly as an API server
+	@cd infra/kubernetes/check && $(GO) run . $(addprefix ../../../,$(filter-out %/kustomization.yaml,$(wildcard infra/kubernetes/*.yaml)))
 
 bench: setup build ## Measure the speeds that ARCHITECTURE.md promises
 	@$(BIN)/berthdev exec -- $(GO) test -p 1 -run '^$$' -bench . -timeout 60m $(PACKAGES)
