@@ -78,8 +78,8 @@ func (p *patient) through(t *testing.T, before func(http.ResponseWriter, *http.R
 		t.Fatal(err)
 	}
 	proxy := &httputil.ReverseProxy{
-		ErrorLog: log.New(io.Discard, "", 0), // of what the doctor breaks off on purpose
-		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Host = r.In.Host }, // the host is signed
+		ErrorLog: log.New(io.Discard, "", 0),                                              // of what the doctor breaks off on purpose
+		Rewrite:  func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Host = r.In.Host }, // the host is signed
 		ModifyResponse: func(r *http.Response) error {
 			if after != nil {
 				after(r)
