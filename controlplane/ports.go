@@ -44,6 +44,7 @@ type Records interface {
 	NoteForeign(ctx context.Context, f models.ForeignVersion, now time.Time) error
 	EnsureReap(ctx context.Context, id models.ReplicaID, now time.Time) error
 	Wait(ctx context.Context, id models.TaskID) (models.StepWait, error)
+	Answered(ctx context.Context, id models.TaskID) ([]models.StepSaid, error)
 	RecordStep(ctx context.Context, k models.Task, r models.StepResult, steps int, now time.Time) (models.Verdicted, error)
 	Tasks(ctx context.Context, tenant models.Tenant, kind models.TaskKind, state models.TaskState, before models.TaskID, limit int) ([]models.Task, error)
 	TaskOf(ctx context.Context, tenant models.Tenant, id models.TaskID) error

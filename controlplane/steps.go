@@ -13,11 +13,16 @@ func (s *Service) Steps(collection string) []models.Step { return s.policy(colle
 
 // StepResult takes the verdict of a step that answers later. The lease token is its only
 // credential: it is good for one task while the lease that it was given under lasts. A
-// wrong one, and one of a lease that is over, is answered as a task that does not exist.
+// wrong one, and one of a lease that is over, is answered as a task that does not exist. A
+// verdict that is said again is taken again, and changes nothing; another one with the same
+// token is SESSION_CLOSED.
 //
 // Codes: NOT_FOUND, SESSION_CLOSED.
 func (s *Service) StepResult(ctx context.Context, id models.TaskID, token string, a models.StepAnswer) error {
 	w, f, err := s.leased(ctx, id, token)
+	if models.ErrorCode(err) == models.CodeNotFound {
+		return s.answered(ctx, id, token, a, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -27,9 +32,29 @@ func (s *Service) StepResult(ctx context.Context, id models.TaskID, token string
 		return err
 	}
 	if out == models.VerdictStale {
-		return models.Errorf(models.CodeSessionClosed, "the lease that this token was given under is over")
+		return s.answered(ctx, id, token, a, models.Errorf(models.CodeSessionClosed, "the lease that this token was given under is over"))
 	}
 	return nil
+}
+
+// answered holds a verdict against the one that was taken with the same token: nil if it is
+// the same, otherwise if there is none.
+func (s *Service) answered(ctx context.Context, id models.TaskID, token string, a models.StepAnswer, otherwise error) error {
+	said, err := s.records.Answered(ctx, id)
+	if err != nil {
+		return err
+	}
+	hash := sha256.Sum256([]byte(token))
+	for _, r := range said {
+		if subtle.ConstantTimeCompare(hash[:], r.TokenHash) != 1 {
+			continue
+		}
+		if r.Verdict != a.Verdict || r.Reason != a.Reason {
+			return models.Errorf(models.CodeSessionClosed, "the step has answered already, and not this")
+		}
+		return nil
+	}
+	return otherwise
 }
 
 // LeaseCaller is who a step is while its lease lasts: the owner of the file that it looks

@@ -306,8 +306,12 @@ CREATE TABLE step_results (
     verdict text NOT NULL CHECK (verdict IN ('pass', 'block', 'delete')),
     reason  text NOT NULL DEFAULT '',
     at      timestamptz NOT NULL,
+    -- SHA-256 of the lease token that the step was called with: one that says it again is
+    -- answered as before
+    token_hash bytea,
     PRIMARY KEY (file_id, round, step)
 );
+CREATE INDEX step_results_at ON step_results (at);
 
 -- A step that answers later. The token is kept as its SHA-256; it is good while the task
 -- still has the lease that it was given under.
@@ -421,6 +425,7 @@ CREATE TABLE foreign_versions (
     reaped_at  timestamptz,
     PRIMARY KEY (store, key, version_id)
 );
+CREATE INDEX foreign_versions_reaped ON foreign_versions (reaped_at) WHERE reaped_at IS NOT NULL;
 
 CREATE TABLE reconciliations (
     id          text PRIMARY KEY CHECK (id LIKE 'run\_%'),

@@ -31,9 +31,18 @@ type StepResult struct {
 	Reason  string
 }
 
+// StepSaid is a recorded verdict, with the SHA-256 of the lease token that its step was
+// called with.
+type StepSaid struct {
+	Verdict   StepVerdict
+	Reason    string
+	TokenHash []byte
+}
+
 // ProcessView is what a claimed process task works on, read under the locks.
 type ProcessView struct {
 	Decision Decision
+	Why      string // it was refused
 	File     File
 	Replica  Replica
 	Done     []StepResult // of this round, in order

@@ -50,7 +50,7 @@ func (t tx) attachDerived(parent models.FileID, actor string, now time.Time) err
 		if f.State != models.FilePreparing {
 			continue
 		}
-		u, _, err := t.upload(models.Whose{}, f.UploadID)
+		u, err := t.heldUpload(f.UploadID)
 		if err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func (t tx) dropDerived(parent models.FileID, actor string, now time.Time) error
 	for _, f := range files {
 		switch f.State {
 		case models.FilePreparing:
-			u, _, err := t.upload(models.Whose{}, f.UploadID)
+			u, err := t.heldUpload(f.UploadID)
 			if err != nil {
 				return err
 			}
@@ -96,8 +96,8 @@ func (t tx) dropDerived(parent models.FileID, actor string, now time.Time) error
 	return nil
 }
 
-// closeDerived ends an upload whose file will not be attached. One whose Complete is in
-// flight is left to its deadline: nobody attaches it any more.
+// closeDerived ends an upload whose file will not be attached; the caller holds both. One
+// whose Complete is in flight is left to its deadline: nobody attaches it any more.
 func (t tx) closeDerived(f models.File, u models.Upload, actor string, now time.Time) error {
 	const why = "what it is derived from was settled without it"
 	if !models.Uploads.May(u.State, models.UploadAborted) {

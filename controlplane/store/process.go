@@ -32,7 +32,7 @@ func (s *Store) BeginProcess(ctx context.Context, k models.Task, now time.Time) 
 			return err
 		}
 		if n == 0 {
-			v.Decision = models.Refused
+			v.Decision, v.Why = models.Refused, "the file has no primary replica that is ready"
 			return nil
 		}
 		v.Decision, v.Replica = models.Allowed, r.model()
@@ -60,10 +60,11 @@ func (s *Store) RecordStep(ctx context.Context, k models.Task, r models.StepResu
 		if err != nil || !ok {
 			return err
 		}
-		ok, err = t.one(`INSERT INTO step_results (file_id, round, step, name, verdict, reason, at)
-			SELECT id, round, @step, @name, @verdict, @reason, @now FROM files WHERE id = @id
+		ok, err = t.one(`INSERT INTO step_results (file_id, round, step, name, verdict, reason, at, token_hash)
+			SELECT id, round, @step, @name, @verdict, @reason, @now,
+				(SELECT token_hash FROM step_waits WHERE task_id = @task AND lease_version = @fence) FROM files WHERE id = @id
 			ON CONFLICT (file_id, round, step) DO NOTHING`,
-			args{"id": f.ID, "step": r.Step, "name": r.Name, "verdict": r.Verdict, "reason": r.Reason, "now": now})
+			args{"id": f.ID, "task": k.ID, "fence": k.LeaseVersion, "step": r.Step, "name": r.Name, "verdict": r.Verdict, "reason": r.Reason, "now": now})
 		if err != nil || !ok {
 			return err
 		}
@@ -203,4 +204,13 @@ func (s *Store) Wait(ctx context.Context, id models.TaskID) (models.StepWait, er
 		err = models.NotFound("task")
 	}
 	return models.StepWait{Task: row.Task.model(), Step: row.Step, Name: row.Name, TokenHash: row.TokenHash}, wrap("step wait", err)
+}
+
+// Answered returns what the steps of a process task have said, in all rounds, each with the
+// hash of the token that it was called with.
+func (s *Store) Answered(ctx context.Context, id models.TaskID) ([]models.StepSaid, error) {
+	var rows []models.StepSaid
+	_, err := s.alone(ctx).read(&rows, `SELECT s.verdict, s.reason, s.token_hash FROM step_results s
+		JOIN tasks t ON t.target = s.file_id AND t.kind = 'process' WHERE t.id = @id AND s.token_hash IS NOT NULL`, args{"id": id})
+	return rows, wrap("step results", err)
 }

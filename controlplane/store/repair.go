@@ -108,8 +108,9 @@ func (s *Store) ensureReap(ctx context.Context, id models.ReplicaID, now time.Ti
 }
 
 // Housekeep keeps what grows without end within bounds: history partitions ahead, expired
-// keys and grants, closed tasks, sent events, and what is older than keep of history and of
-// the runs of reconcile (keep zero keeps all). At most limit rows of a kind a pass; history
+// keys and grants, closed tasks, sent events, and what is older than keep of history,
+// of steps' verdicts, of foreign versions that are gone, and of the runs of reconcile (keep
+// zero keeps all). At most limit rows of a kind a pass; history
 // goes by whole months.
 func (s *Store) Housekeep(ctx context.Context, now time.Time, keep time.Duration, limit int) error {
 	t := s.alone(ctx)
@@ -132,6 +133,12 @@ func (s *Store) Housekeep(ctx context.Context, now time.Time, keep time.Duration
 		(SELECT id FROM outbox WHERE state IN ('sent', 'cancelled') AND closed_at <= @old LIMIT @limit)`, a)
 	if keep > 0 {
 		a["before"] = now.Add(-keep)
+		run("drop old verdicts", `DELETE FROM step_results WHERE (file_id, round, step) IN (
+			SELECT s.file_id, s.round, s.step FROM step_results s JOIN files f ON f.id = s.file_id
+			 WHERE s.at <= @before AND f.state <> 'processing' ORDER BY s.at LIMIT @limit)`, args{"before": a["before"], "limit": limit})
+		run("drop old foreign versions", `DELETE FROM foreign_versions WHERE (store, key, version_id) IN (
+			SELECT store, key, version_id FROM foreign_versions WHERE reaped_at <= @before ORDER BY reaped_at LIMIT @limit)`,
+			args{"before": a["before"], "limit": limit})
 		run("drop old history", `SELECT berth_history_drop(@before)`, args{"before": a["before"]})
 		run("drop old runs", `DELETE FROM reconciliations WHERE id IN (SELECT id FROM reconciliations r
 			WHERE finished_at <= @before AND NOT EXISTS (SELECT 1 FROM condemned c WHERE c.run_id = r.id) LIMIT @limit)`,

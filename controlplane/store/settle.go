@@ -141,10 +141,16 @@ func (t tx) lockUpload(id models.UploadID) (models.Upload, models.File, error) {
 	if err != nil {
 		return u, f, err
 	}
-	// The row itself too: Complete begins and is given back without the file's lock.
+	u, err = t.heldUpload(id)
+	return u, f, err
+}
+
+// heldUpload locks an upload whose file the caller holds. That lock alone is not enough:
+// Complete begins and is given back without it.
+func (t tx) heldUpload(id models.UploadID) (models.Upload, error) {
 	var r uploadRow
-	_, err = t.read(&r, `SELECT `+uploadColumns+` FROM uploads u WHERE u.id = @id FOR UPDATE`, args{"id": id})
-	return r.model(), f, err
+	_, err := t.read(&r, `SELECT `+uploadColumns+` FROM uploads u WHERE u.id = @id FOR UPDATE`, args{"id": id})
+	return r.model(), err
 }
 
 // Reject closes an upload whose bytes are not those that were declared: its file fails,

@@ -140,6 +140,11 @@ func (p *Processor) one(ctx context.Context, k models.Task) (outcome string, err
 	case models.Allowed:
 	case models.LeaseLost:
 		return "lost", nil
+	case models.Refused:
+		// Not a success: the file would stay in processing, and nobody would know.
+		p.Metrics.stepped("failed")
+		_, err := p.Tasks.Finish(ctx, k, models.TaskResult{To: models.TaskFailed, Err: v.Why, Counted: true}, p.Now())
+		return "failed", err
 	default:
 		_, err := p.Tasks.Finish(ctx, k, models.TaskResult{To: models.TaskSucceeded}, p.Now())
 		return "ignored", err

@@ -17,9 +17,10 @@ func TestRetention(t *testing.T) {
 	for name, c := range map[string]struct {
 		keep       time.Duration
 		rows, runs int64
+		notes      int64 // verdicts of steps, and foreign versions
 	}{
-		"thirteen months": {400 * day, 2, 2},
-		"for ever":        {0, 4, 3},
+		"thirteen months": {400 * day, 2, 2, 2},
+		"for ever":        {0, 4, 3, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -40,6 +41,20 @@ func TestRetention(t *testing.T) {
 			run("run_young", "succeeded", &young, nil)
 			run("run_now", "running", nil, &now)
 
+			note := func(file string, at *time.Time) {
+				exec(t, s, "INSERT INTO step_results (file_id, round, step, name, verdict, at) VALUES ($1, 7, 0, 'x', 'pass', $2)", file, at)
+			}
+			done, busy := active(t, s, 10), verified(t, s)
+			for i, at := range []*time.Time{&old, &young} {
+				exec(t, s, "INSERT INTO step_results (file_id, round, step, name, verdict, at) VALUES ($1, $2, 0, 'x', 'pass', $3)", string(done.FileID), i, at)
+			}
+			note(string(busy.FileID), &old) // its chain still reads it
+			replica := stack.Query[string](t, s, "SELECT id FROM replicas WHERE file_id = $1", string(done.FileID))
+			for version, reaped := range map[string]*time.Time{"old": &old, "young": &young, "there": nil} {
+				exec(t, s, "INSERT INTO foreign_versions (store, key, version_id, replica_id, seen_at, reaped_at) VALUES ('main', 'k', $1, $2, $3, $4)", version, replica, old, reaped)
+			}
+			made := stack.Query[int64](t, s, "SELECT count(*) FROM history") - 4
+
 			repairer := worker.Repairer{Sweep: s.Service, Keep: s.Store, Quiet: time.Minute, Limit: 10, History: c.keep, Now: s.Clock.Now,
 				Log: slog.New(slog.DiscardHandler), Metrics: worker.NewMetrics(nil)}
 			for range 2 {
@@ -47,7 +62,9 @@ func TestRetention(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			one(t, s, c.rows, "SELECT count(*) FROM history")
+			one(t, s, c.rows+made, "SELECT count(*) FROM history")
+			one(t, s, c.notes, "SELECT count(*) FROM step_results")
+			one(t, s, c.notes, "SELECT count(*) FROM foreign_versions")
 			one(t, s, int64(0), "SELECT count(*) FROM history_rest")
 			one(t, s, c.runs, "SELECT count(*) FROM reconciliations")
 		})
