@@ -95,6 +95,13 @@ func TestStepEndpoints(t *testing.T) {
 	answer("/garbage", 200, "<html>")
 	answer("/unknown", 200, `{"verdict":"maybe"}`)
 	answer("/empty", 200, "")
+	answer("/null", 200, "null")
+	answer("/both", 200, `{"verdict":"block","reason":"a virus","verdict":"pass"}`)
+	answer("/both-cases", 200, `{"verdict":"delete","Verdict":"pass"}`)
+	answer("/two", 200, `{"verdict":"block"}{"verdict":"pass"}`)
+	answer("/created", 201, `{"verdict":"pass"}`)
+	answer("/later-never", 202, `{"within_seconds":-5}`)
+	answer("/nested", 200, `{"verdict":"pass","reason":"fine","details":{"verdict":"block"}}`)
 	answer("/down", 503, "")
 	answer("/long", 200, `{"verdict":"pass","reason":"`+strings.Repeat("x", 100<<10)+`"}`)
 	mux.HandleFunc("/redirect", func(w http.ResponseWriter, r *http.Request) {
@@ -113,12 +120,13 @@ func TestStepEndpoints(t *testing.T) {
 		"/block":       {Verdict: models.StepBlock, Reason: "a virus"},
 		"/later":       {Later: true, Within: time.Minute},
 		"/later-empty": {Later: true},
+		"/nested":      {Verdict: models.StepPass, Reason: "fine"},
 	} {
 		if got, err := stepAt(t, true, srv.URL+path); err != nil || got != want {
 			t.Errorf("%s: %+v, error %v", path, got, err)
 		}
 	}
-	for _, path := range []string{"/garbage", "/unknown", "/empty", "/down", "/long", "/redirect", "/slow"} {
+	for _, path := range []string{"/garbage", "/unknown", "/empty", "/null", "/both", "/both-cases", "/two", "/created", "/later-never", "/down", "/long", "/redirect", "/slow"} {
 		got, err := stepAt(t, true, srv.URL+path+"?token=hush")
 		if err == nil {
 			t.Errorf("%s: taken for an answer: %+v", path, got)
@@ -131,6 +139,15 @@ func TestStepEndpoints(t *testing.T) {
 	}
 	if _, err := stepAt(t, false, srv.URL+"/pass"); !errors.Is(err, errInside) {
 		t.Errorf("loopback was called: %v", err)
+	}
+	// What counts is where the name leads when the call is made, not what it was when it was
+	// written down.
+	named := strings.Replace(srv.URL, "127.0.0.1", "localhost", 1)
+	if _, err := stepAt(t, false, named+"/pass"); !errors.Is(err, errInside) {
+		t.Errorf("a name that leads inside was called: %v", err)
+	}
+	if got, err := stepAt(t, true, named+"/pass"); err != nil || got.Verdict != models.StepPass {
+		t.Errorf("the name by itself: %+v, %v", got, err)
 	}
 }
 

@@ -1,10 +1,12 @@
 package events
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"berth/models"
@@ -88,8 +90,8 @@ func (c *Caller) Step(ctx context.Context, r StepRequest) (models.StepAnswer, er
 	return ParseVerdict(answer)
 }
 
-// ParseVerdict reads what a step says, whether at once or later. An unknown verdict is an
-// error, never a pass.
+// ParseVerdict reads what a step says, whether at once or later. An unknown verdict, and two
+// in one answer, are errors, never a pass.
 func ParseVerdict(body []byte) (models.StepAnswer, error) {
 	var v struct {
 		Verdict models.StepVerdict `json:"verdict"`
@@ -98,10 +100,37 @@ func ParseVerdict(body []byte) (models.StepAnswer, error) {
 	if err := json.Unmarshal(body, &v); err != nil {
 		return models.StepAnswer{}, errors.New("the answer is not JSON")
 	}
+	if !once(body, "verdict") {
+		return models.StepAnswer{}, errors.New("the answer has more than one verdict")
+	}
 	switch v.Verdict {
 	case models.StepPass, models.StepBlock, models.StepDelete:
 	default:
 		return models.StepAnswer{}, errors.New("the answer has no verdict of pass, block or delete")
 	}
 	return models.StepAnswer{Verdict: v.Verdict, Reason: models.CleanReason(v.Reason)}, nil
+}
+
+// once tells whether a JSON object, known to be well formed, has a member at most once. Of
+// repeated ones the decoder takes the last, whatever their case.
+func once(object []byte, member string) bool {
+	d := json.NewDecoder(bytes.NewReader(object))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return true // null, which has none
+	}
+	n := 0
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return false
+		}
+		if name, ok := key.(string); ok && strings.EqualFold(name, member) {
+			n++
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return false
+		}
+	}
+	return n <= 1
 }
