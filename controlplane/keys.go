@@ -14,8 +14,8 @@ const (
 	idempotencyTTL = 24 * time.Hour
 	// keyLease is how long a request is believed to run before its repetition may run too.
 	// It is shorter than the longest Complete: what takes a key bears being run twice, and a
-	// process that died must not keep its clients waiting for minutes.
-	keyLease = 30 * time.Second
+	// process that died must not keep its clients waiting for longer than they try.
+	keyLease = 10 * time.Second
 	// keyWait bounds what is written of a key after its request is over.
 	keyWait = 5 * time.Second
 )
@@ -45,10 +45,14 @@ func (s *Service) TakeKey(ctx context.Context, c models.Caller, key string, hash
 	case outcome == models.KeyAnswered:
 		return req, &answer, nil
 	case outcome == models.KeyRunning:
-		return req, nil, errKeyRunning
+		return req, nil, errKeyRunning.With("retry_after", half(answer.RunsUntil.Sub(now)))
 	}
 	return req, nil, errKeyConflict
 }
+
+// half is half of a time in whole seconds, at least one: who waits so each time meets the
+// end of a lease in a few attempts, and does not wait all of it for one that ends early.
+func half(left time.Duration) int { return max(1, int((left/2+time.Second-1)/time.Second)) }
 
 var (
 	errKeyRunning  = models.Errorf(models.CodeIdempotencyInProgress, "the first request with this key is still running")

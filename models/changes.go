@@ -120,6 +120,8 @@ type KeptAnswer struct {
 	Status   int
 	Location string // "" is none
 	Body     []byte // JSON
+	// RunsUntil is the end of the lease where there is no answer yet.
+	RunsUntil time.Time
 }
 
 // Signing is what is stored before URLs leave the house: the pins, and how long the

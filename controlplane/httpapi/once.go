@@ -51,18 +51,22 @@ func (a *API) once(limit int64) gin.HandlerFunc {
 		}
 		held := &heldAnswer{ResponseWriter: c.Writer}
 		c.Writer = held
-		final := false
-		defer func() { // also when it panics
+		ended := false
+		defer func() {
 			c.Writer = held.ResponseWriter
-			if !final {
+			if !ended { // it panics
 				a.Service.DropKey(ctx, taken)
 			}
 		}()
 		c.Next()
+		// Before the answer goes out: who repeats the request at once meets what is kept, or
+		// finds the key free.
 		if status := held.Status(); status/100 == 2 && !x.unsettled {
 			a.Service.FinishKey(ctx, taken, models.KeptAnswer{Status: status, Location: c.Writer.Header().Get("Location"), Body: held.body.Bytes()})
-			final = true
+		} else {
+			a.Service.DropKey(ctx, taken)
 		}
+		ended = true
 		held.release()
 	}
 }

@@ -24,6 +24,7 @@ func (s *Store) TakeKey(ctx context.Context, k models.KeyTaking) (models.KeyOutc
 		Status      int
 		Location    string
 		Body        []byte
+		LockedUntil time.Time
 	}
 	for range 3 {
 		taken, err := s.alone(ctx).one(`WITH lazy AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true) AS off)
@@ -41,7 +42,7 @@ func (s *Store) TakeKey(ctx context.Context, k models.KeyTaking) (models.KeyOutc
 		if taken {
 			return models.KeyTaken, models.KeptAnswer{}, nil
 		}
-		n, err := s.alone(ctx).read(&row, `SELECT request_hash, state, COALESCE(subject, '') AS subject, COALESCE(status, 0) AS status, location, body
+		n, err := s.alone(ctx).read(&row, `SELECT request_hash, state, COALESCE(subject, '') AS subject, COALESCE(status, 0) AS status, location, body, locked_until
 			FROM idempotency WHERE tenant = @tenant AND owner = @owner AND key = @key`, keyArgs(k))
 		if err != nil {
 			return "", models.KeptAnswer{}, wrap("look at an idempotency key", err)
@@ -58,7 +59,7 @@ func (s *Store) TakeKey(ctx context.Context, k models.KeyTaking) (models.KeyOutc
 	case row.State == "done":
 		return models.KeyAnswered, models.KeptAnswer{Status: row.Status, Location: row.Location, Body: row.Body}, nil
 	}
-	return models.KeyRunning, models.KeptAnswer{}, nil
+	return models.KeyRunning, models.KeptAnswer{RunsUntil: row.LockedUntil}, nil
 }
 
 // FinishKey keeps the answer of the request that took the key. ok is false if the key is
