@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"berth/controlplane"
+	"berth/controlplane/worker"
 	"berth/internal/stack"
 	"berth/models"
 )
@@ -31,6 +32,8 @@ type sim struct {
 	uploads []ours
 	urls    []sendable
 	events  []models.ObjectEvent // all there ever were
+	mood    string               // of steps: they pass, block, fail, or answer later
+	waits   []state              // lease tokens that steps were asked under
 }
 
 type ours struct {
@@ -59,8 +62,61 @@ func (s *sim) start() *process {
 	if err != nil {
 		panic(err)
 	}
+	p.answers = s.answer
 	s.stops = append(s.stops, stop)
 	return p
+}
+
+// answer is what a step says, in whatever mood it is.
+func (s *sim) answer(_ context.Context, c worker.StepCall) (models.StepAnswer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waits = append(s.waits, state{Task: c.Task.ID, Token: c.Token, File: c.File.ID})
+	switch s.mood {
+	case "later":
+		return models.StepAnswer{Later: true, Within: 5 * time.Minute}, nil
+	case "fail":
+		return models.StepAnswer{}, errors.New("it is down")
+	case "block":
+		return models.StepAnswer{Verdict: models.StepBlock, Reason: "a mood"}, nil
+	}
+	return passes, nil
+}
+
+// asStep draws what a step does by a lease token that it was given some time: it sends a
+// file, or says its verdict, maybe again, maybe much too late.
+func (s *sim) asStep(t *rapid.T, kind string) action {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.waits)
+	if n == 0 {
+		return action{"nothing", func(context.Context, *process) error { return nil }}
+	}
+	w := s.waits[n-1-rapid.IntRange(0, min(n, 4)-1).Draw(t, "token")]
+	if kind == "derive" {
+		return action{kind, func(ctx context.Context, p *process) error {
+			err := derives(ctx, p, &w)
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}}
+	}
+	verdict := rapid.SampledFrom([]models.StepVerdict{models.StepPass, models.StepPass, models.StepBlock, models.StepDelete}).Draw(t, "verdict")
+	return action{kind, func(ctx context.Context, p *process) error {
+		return p.service.StepResult(ctx, w.Task, w.Token, models.StepAnswer{Verdict: verdict, Reason: "late"})
+	}}
+}
+
+// step draws the mood of steps, and asks the next of each due chain.
+func (s *sim) step(t *rapid.T) action {
+	mood := rapid.SampledFrom([]string{"pass", "pass", "later", "later", "fail", "block"}).Draw(t, "mood")
+	return action{"step", func(ctx context.Context, p *process) error {
+		s.mu.Lock()
+		s.mood = mood
+		s.mu.Unlock()
+		return stepOnce(ctx, nil, p)
+	}}
 }
 
 func (s *sim) stop() {
@@ -102,7 +158,7 @@ func (s *sim) event(e models.ObjectEvent) {
 func (s *sim) open(t *rapid.T) action {
 	owner := rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "owner")
 	req := controlplane.OpenRequest{
-		Collection: rapid.SampledFrom([]string{"plain", "sha", "draft", "limited", "reject", "reuse"}).Draw(t, "collection"),
+		Collection: rapid.SampledFrom([]string{"plain", "sha", "draft", "limited", "reject", "reuse", "checked", "checked"}).Draw(t, "collection"),
 		Name:       "a.pdf", Size: int64(rapid.SampledFrom(bodies).Draw(t, "size")),
 	}
 	switch kind := rapid.IntRange(0, 5).Draw(t, "kind"); {
@@ -212,7 +268,7 @@ func (s *sim) deliver(t *rapid.T) action {
 // draw draws one action.
 func (s *sim) draw(t *rapid.T) action {
 	kind := rapid.SampledFrom([]string{"open", "open", "sign", "send", "send", "complete", "complete", "commit", "abort", "delete", "block", "unblock",
-		"foreign", "deliver", "deliver", "repair", "reap"}).Draw(t, "action")
+		"foreign", "deliver", "deliver", "repair", "reap", "step", "step", "derive", "verdict"}).Draw(t, "action")
 	service := func(name string, call func(context.Context, *controlplane.Service, ours) error) action {
 		o, ok := s.pick(t)
 		if !ok {
@@ -235,6 +291,10 @@ func (s *sim) draw(t *rapid.T) action {
 		}
 	case "deliver":
 		return s.deliver(t)
+	case "step":
+		return s.step(t)
+	case "derive", "verdict":
+		return s.asStep(t, kind)
 	case "complete":
 		return service(kind, func(ctx context.Context, c *controlplane.Service, o ours) error {
 			// Its lease may be held by one that died; the clock stands still, so do not wait.
@@ -284,6 +344,20 @@ func allowed(err error) bool { return err == nil || models.ErrorCode(err) != mod
 
 func (s *sim) server(t *rapid.T) *process {
 	return s.servers[rapid.IntRange(0, len(s.servers)-1).Draw(t, "server")]
+}
+
+// release unblocks what a step blocked: what was derived from it waits for that, however
+// long.
+func (s *sim) release(t *rapid.T) {
+	blocked, err := rows[struct{ ID, Owner string }](s.ctx, s.w, "SELECT id, owner FROM files WHERE state = 'blocked' AND activated_at IS NULL")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range blocked {
+		if _, err := s.servers[0].service.Unblock(s.ctx, caller(f.Owner), models.FileID(f.ID)); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func (s *sim) judge(t *rapid.T, final bool) {
@@ -361,6 +435,8 @@ func TestRandomLives(t *testing.T) {
 				w.clock.Advance(rapid.SampledFrom([]time.Duration{10 * time.Second, 40 * time.Second, 2 * time.Minute, 6 * time.Minute, 20 * time.Minute, deadline}).Draw(rt, "time"))
 			},
 		})
+		s.mood = "pass"
+		s.release(rt)
 		for _, e := range s.events {
 			for _, err := range s.servers[0].service.Settle(s.ctx, []models.ObjectEvent{e}) {
 				if !allowed(err) {
@@ -375,6 +451,7 @@ func TestRandomLives(t *testing.T) {
 			if err := w.settle(s.servers[0]); err != nil {
 				rt.Error(err)
 			}
+			s.release(rt)
 		}
 		s.judge(rt, true)
 	})
