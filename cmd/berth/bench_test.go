@@ -11,6 +11,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager"
+
+	"berth/internal/testkit"
 )
 
 // These hold berth against the SDK's transfer manager with its defaults, which has the
@@ -18,7 +20,8 @@ import (
 // S3, by turns, so that what else the machine does falls on both.
 
 // versus runs both by turns and reports the ratio of their medians. It fails beyond limit.
-func versus(b *testing.B, limit float64, sdk, berth func()) {
+// The processor time of all parts is logged for each of n.
+func versus(b *testing.B, limit float64, n int, sdk, berth func()) {
 	b.Helper()
 	timed := func(f func()) float64 {
 		begun := time.Now()
@@ -27,6 +30,11 @@ func versus(b *testing.B, limit float64, sdk, berth func()) {
 	}
 	sdk() // warm: the pages of the file, the connections of both
 	berth()
+	for name, f := range map[string]func(){"sdk": sdk, "berth": berth} {
+		before := testkit.Processor()
+		f()
+		b.Logf("%s: processor for each of %d: %s", name, n, testkit.ProcessorSince(before, n))
+	}
 	var s, t []float64
 	for b.Loop() {
 		s, t = append(s, timed(sdk)), append(t, timed(berth))
@@ -66,7 +74,7 @@ func BenchmarkPut1GiB(b *testing.B) {
 	}
 	tm := transfermanager.New(h.s3.Client())
 	n := 0
-	versus(b, 0.95, func() {
+	versus(b, 0.95, 1, func() {
 		f, err := os.Open(path)
 		if err != nil {
 			b.Fatal(err)
@@ -91,7 +99,7 @@ func BenchmarkPut2000Files(b *testing.B) {
 	}
 	tm := transfermanager.New(h.s3.Client())
 	n := 0
-	versus(b, 1.6, func() {
+	versus(b, 1.6, 2000, func() {
 		n++
 		out, err := tm.UploadDirectory(b.Context(), &transfermanager.UploadDirectoryInput{
 			Bucket: &h.s3.Bucket, Source: &dir, KeyPrefix: aws.String(fmt.Sprint("sdk/", n))})

@@ -1,4 +1,4 @@
-package bench
+package testkit
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// cpu is the processor time of this process and of all that it started, by name. It is
-// empty where there is no /proc.
-func cpu() map[string]time.Duration {
+// Processor is the processor time of this process and of all that it started, by name. It
+// is empty where there is no /proc.
+func Processor() map[string]time.Duration {
 	type process struct {
 		name   string
 		parent int
@@ -54,9 +54,9 @@ func cpu() map[string]time.Duration {
 	return out
 }
 
-// since tells what was used since before, for each of n.
-func since(before map[string]time.Duration, n int) string {
-	now := cpu()
+// ProcessorSince tells what was used since before, for each of n.
+func ProcessorSince(before map[string]time.Duration, n int) string {
+	now := Processor()
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		if d := (now[name] - before[name]) / time.Duration(n); d >= time.Microsecond {
