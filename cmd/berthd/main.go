@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"berth/cmd/berthd/config"
@@ -50,6 +51,11 @@ func (f configFlag) load() (*config.Config, error) {
 type streams struct{ out, err io.Writer }
 
 func main() {
+	if os.Getenv("GOGC") == "" {
+		// What is alive is small, a few MB; to collect only when it has grown fourfold spares a
+		// tenth of the processor and costs less memory than one connection to PostgreSQL.
+		debug.SetGCPercent(400)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)

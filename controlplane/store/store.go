@@ -16,6 +16,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -57,9 +58,14 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	}
 	cfg.RuntimeParams["application_name"] = "berthd"
 	cfg.RuntimeParams["timezone"] = "UTC"
-	// Statements name their rows, so that one plan serves all values; to plan the large
-	// ones each time anew takes longer than to run them.
+	// Every statement finds few rows of large tables by an index. The planner is held to
+	// that: one plan serves all values, since to plan the large statements anew takes longer
+	// than to run them; and no plan that was made while a table was empty, or from an estimate
+	// that has gone wrong, walks a whole table.
 	cfg.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
+	for _, whole := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin"} {
+		cfg.RuntimeParams[whole] = "off"
+	}
 	cfg.RuntimeParams["lock_timeout"] = "15s"
 	cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "60s"
 	cfg.Tracer = o.Tracer
@@ -122,12 +128,28 @@ func (t tx) one(q string, a args) (ok bool, err error) {
 // read scans rows into dest: a struct (zero rows leave it as it is) or a slice. It
 // returns how many rows there were.
 func (t tx) read(dest any, q string, a args) (int64, error) {
-	if len(a) == 0 {
-		r := t.db.Raw(q).Scan(dest) // gorm would bind an empty map
-		return r.RowsAffected, r.Error
+	db := t.db.Raw(q)
+	if len(a) > 0 { // gorm would bind an empty map
+		db = t.db.Raw(q, map[string]any(a))
 	}
-	r := t.db.Raw(q, map[string]any(a)).Scan(dest)
-	return r.RowsAffected, r.Error
+	// Not gorm's Scan, which writes out each statement with its values, for a log that we
+	// do not keep.
+	rows, err := db.Rows()
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close() //nolint:errcheck // what ended it is in Err
+	if !rows.Next() {
+		return 0, rows.Err()
+	}
+	if err := t.db.ScanRows(rows, dest); err != nil {
+		return 0, err
+	}
+	n := int64(1)
+	if v := reflect.Indirect(reflect.ValueOf(dest)); v.Kind() == reflect.Slice {
+		n = int64(v.Len())
+	}
+	return n, rows.Err()
 }
 
 // within runs do in one transaction. A deadlock or a serialization failure undid all
