@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -404,15 +405,23 @@ func (s *soak) finish() {
 	defer d.kill()
 	d.url()
 	begun := time.Now()
-	testkit.Eventually(t, 3*time.Minute, func() error {
-		for _, q := range []string{"SELECT count(*) FROM uploads WHERE closed_at IS NULL", "SELECT count(*) FROM tasks WHERE state IN ('pending', 'running')",
-			"SELECT count(*) FROM foreign_versions WHERE reaped_at IS NULL"} {
-			if n := value[int](t, s.w, q); n > 0 {
-				return fmt.Errorf("%s: %d", q, n)
+	// However much a long soak left, it must get less, and reach nothing.
+	left := []string{"SELECT count(*) FROM uploads WHERE closed_at IS NULL", "SELECT count(*) FROM tasks WHERE state IN ('pending', 'running')",
+		"SELECT count(*) FROM foreign_versions WHERE reaped_at IS NULL"}
+	for least := math.MaxInt; least > 0; {
+		testkit.Eventually(t, 3*time.Minute, func() error {
+			n := 0
+			for _, q := range left {
+				n += value[int](t, s.w, q)
 			}
-		}
-		return nil
-	})
+			if n >= least {
+				return fmt.Errorf("%d left, no fewer than before, after %s: %s", n, time.Since(begun).Round(time.Second), value[string](t, s.w,
+					"SELECT COALESCE(string_agg(x, ', '), '') FROM (SELECT kind || ' ' || state || ' ' || (run_at > now()) || ' ' || count(*) AS x FROM tasks WHERE state IN ('pending', 'running') GROUP BY kind, state, run_at > now()) y"))
+			}
+			least = n
+			return nil
+		})
+	}
 	p := s.w.startWith(t, nil, parts{clock: func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }})
 	mustHold(t, s.w, p, true, "after the soak")
 	for id := range s.active {
