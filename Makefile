@@ -38,12 +38,14 @@ test: setup browser dev ## Run every test on real PostgreSQL, S3 and SQS
 test-race: setup dev gcc ## Run the core's tests with the race detector
 	@$(BIN)/berthdev exec -- env CGO_ENABLED=1 $(GO) test -race -p 2 -timeout 20m $(RACE_PACKAGES)
 
-test-crash: setup dev ## Crash every flow at every boundary, soak for a minute, and reconcile a million keys
+test-crash: setup dev ## Crash every flow at every boundary, soak for a minute, reconcile a million keys, settle 30,000 events
 	@$(BIN)/berthdev exec -- env BERTH_CRASH=full $(GO) test -count=1 -parallel 4 -timeout 30m -v ./internal/crash >.dev/test-crash.log || \
 		{ grep -v '^=== ' .dev/test-crash.log; exit 1; }
 	@$(BIN)/berthdev exec -- env BERTH_RECONCILE_KEYS=1000000 $(GO) test -count=1 -timeout 15m -v -run '^TestMemoryIsFlat' ./controlplane/reconcile >>.dev/test-crash.log || \
 		{ grep -v '^=== ' .dev/test-crash.log; exit 1; }
-	@grep -E '^(ok|FAIL)|crashes|lives|kills|keys' .dev/test-crash.log
+	@$(BIN)/berthdev exec -- env BERTH_TEST_FILES=10000 $(GO) test -count=1 -timeout 15m -v -run '^TestEveryFileOnceThoughToldThrice$$' ./events >>.dev/test-crash.log || \
+		{ grep -v '^=== ' .dev/test-crash.log; exit 1; }
+	@grep -E '^(ok|FAIL)|crashes|lives|kills|keys|files:' .dev/test-crash.log
 
 # Of the soak, in seconds.
 SECONDS := 600
