@@ -155,6 +155,21 @@ func TestRates(t *testing.T) {
 	if n, _ := count(1, "", from("2001:db8:0:1::2")...); n != 0 {
 		t.Error("another /64 was refused")
 	}
+	// Uppy's calls are the caller's as any other: two of ann's three are left.
+	ahead.Store(int64(time.Minute))
+	limited := 0
+	for n := range 5 {
+		path := "/uppy/s3/params?filename=a.txt&type=text/plain"
+		if n == 0 {
+			path = "/v1/files"
+		}
+		if a := s.call("GET", path, ann, nil, from("192.0.2.4")...); a.status == 429 {
+			limited++
+		}
+	}
+	if limited != 2 {
+		t.Errorf("ann by Uppy: %d of 5 were refused, want 2", limited)
+	}
 	for range 30 {
 		if a := s.call("GET", "/healthz", "", nil, from("2001:db8::1")...); a.status != 200 {
 			t.Fatalf("a probe was limited: %d", a.status)

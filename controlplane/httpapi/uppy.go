@@ -26,7 +26,7 @@ import (
 func (a *API) uppyRoutes(e *gin.Engine) {
 	quick := a.timeout(a.RequestTimeout)
 	for _, g := range []*gin.RouterGroup{e.Group("/uppy", a.uppyCaller), e.Group("/uppy/:grant", a.uppyGrant)} {
-		g.Use(a.need(models.ScopeUpload))
+		g.Use(a.limitCaller, a.need(models.ScopeUpload))
 		s3 := g.Group("/s3")
 		s3.GET("/params", quick, a.uppyParams)
 		s3.GET("/sts", a.uppySTS)
