@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"encoding/base64"
+	"slices"
 
 	"berth/models"
 )
@@ -100,6 +101,9 @@ func (s *Service) Patch(ctx context.Context, c models.Caller, id models.FileID, 
 		if err != nil {
 			return models.File{}, err
 		}
+		if err := s.renamable(f, name); err != nil {
+			return models.File{}, err
+		}
 		p.Name = &name
 	}
 	if len(req.Metadata) > 0 {
@@ -112,6 +116,17 @@ func (s *Service) Patch(ctx context.Context, c models.Caller, id models.FileID, 
 		return models.File{}, models.Errorf(models.CodeInvalidRequest, "send a name, or metadata")
 	}
 	return s.records.Patch(ctx, c.Whose(), id, p)
+}
+
+// renamable holds a new name against the collection. An extension that a file has already
+// stays its own, whatever the collection takes by now; what a step derived has any.
+func (s *Service) renamable(f models.File, name string) error {
+	col := s.policy(f.Collection)
+	ext := models.Extension(name)
+	if len(col.Extensions) == 0 || f.Parent != "" || ext == models.Extension(f.Name) || slices.Contains(col.Extensions, ext) {
+		return nil
+	}
+	return models.Errorf(models.CodeTypeNotAllowed, "the collection does not take files with this extension").With("extensions", col.Extensions)
 }
 
 // Delete makes a file unreadable at once and has its objects reaped. Repeated, it
