@@ -199,6 +199,25 @@ func TestStreamedDuplicate(t *testing.T) {
 	}
 }
 
+// To its owner it is committed as the older file: a commit that was to come says the same.
+func TestStreamedDuplicateIsCommitted(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	body := stack.Bytes(1, 100)
+	streamed := func(mode models.CommitMode) controlplane.UploadView {
+		v := open(t, s, "instant", 100, func(r *controlplane.OpenRequest) { r.Commit = mode })
+		send(t, s, v, body)
+		return complete(t, s, v.ID)
+	}
+	first, v := streamed(models.CommitAuto), streamed(models.CommitDeferred)
+	for range 2 {
+		f, err := s.Service.Commit(t.Context(), stack.Caller("ann"), v.ID, controlplane.CommitRequest{Name: "x"})
+		if err != nil || f.ID != first.File.ID {
+			t.Fatalf("committed as %s, error %v", f.ID, err)
+		}
+	}
+}
+
 func TestOpenSessionsAreLimited(t *testing.T) {
 	t.Parallel()
 	s := stack.New(t)

@@ -98,6 +98,9 @@ func (s *Service) Commit(ctx context.Context, c models.Caller, id models.UploadI
 	if u.State == models.UploadCommitted {
 		return f, nil
 	}
+	if u.State == models.UploadRejected && u.ReusedFile != "" { // committed, as the older file
+		return s.records.File(ctx, c.Whose(), u.ReusedFile)
+	}
 	if f.Parent != "" {
 		return models.File{}, models.Errorf(models.CodeSessionNotCompleted, "a derived file is attached when the file that it is derived from is published")
 	}
