@@ -66,6 +66,34 @@ func TestKeyTakenOnceAndAnsweredAlike(t *testing.T) {
 	}
 }
 
+// The files of a grant are counted by its id over renewals, also where the renewal comes
+// after the first token has ended and everything expired was cleaned up.
+func TestGrantIsCountedOverRenewals(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	file := func() error {
+		c := stack.Caller("ann")
+		c.Grant = &models.Grant{ID: "form-17", MaxFiles: 1, Expires: s.Clock.Now().Add(15 * time.Minute)}
+		_, err := s.Service.Open(t.Context(), c, controlplane.OpenRequest{Collection: "default", Name: "a", Size: 1})
+		return err
+	}
+	if err := file(); err != nil {
+		t.Fatal(err)
+	}
+	s.Clock.Advance(time.Hour)
+	if err := s.Store.Housekeep(t.Context(), s.Clock.Now(), 0, 100); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, file(), models.CodeForbidden)
+	s.Clock.Advance(31 * 24 * time.Hour)
+	if err := s.Store.Housekeep(t.Context(), s.Clock.Now(), 0, 100); err != nil {
+		t.Fatal(err)
+	}
+	if n := stack.Query[int64](t, s, "SELECT count(*) FROM grant_uses"); n != 0 {
+		t.Errorf("%d grants that ended long ago are still counted", n)
+	}
+}
+
 // A process that died with a key does not keep it: the same request takes it once the
 // lease has ended, another never. Who wakes up late changes nothing of what came after.
 func TestKeyOfADeadProcess(t *testing.T) {

@@ -126,7 +126,7 @@ func (s *Store) Housekeep(ctx context.Context, now time.Time, keep time.Duration
 		errs = append(errs, err)
 	}
 	run("expire grants", `DELETE FROM grant_uses WHERE (tenant, owner, grant_id) IN
-		(SELECT tenant, owner, grant_id FROM grant_uses WHERE expires_at <= @now LIMIT @limit)`, a)
+		(SELECT tenant, owner, grant_id FROM grant_uses WHERE expires_at <= @old LIMIT @limit)`, a) // a renewal may come long after the end
 	run("drop closed tasks", `DELETE FROM tasks WHERE id IN
 		(SELECT id FROM tasks WHERE state IN ('succeeded', 'cancelled') AND closed_at <= @old LIMIT @limit)`, a)
 	run("drop sent events", `DELETE FROM outbox WHERE id IN
