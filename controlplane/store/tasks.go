@@ -271,7 +271,8 @@ func (s *Store) Retry(ctx context.Context, id models.TaskID, actor string, now t
 			if _, err := t.exec(`UPDATE files SET round = round + 1 WHERE id = @id AND state = 'processing'`, args{"id": row.FileID}); err != nil {
 				return err
 			}
-			if _, err := t.exec(`UPDATE files SET derived_accepted = false WHERE parent_id = @id`, args{"id": row.FileID}); err != nil {
+			if _, err := t.exec(`UPDATE files d SET derived_accepted = false FROM files p
+				WHERE d.parent_id = @id AND p.id = d.parent_id AND p.state = 'processing'`, args{"id": row.FileID}); err != nil {
 				return err
 			}
 		}

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -136,4 +137,34 @@ func TestLeaseTokenReachesNoFurther(t *testing.T) {
 		}
 		return models.StepAnswer{Verdict: models.StepPass}, nil
 	}))
+}
+
+// A person who retries the chain of a file that is blocked by then takes nothing from it.
+func TestRetryOfABlockedFilesChainKeepsWhatWasDerived(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	v := verified(t, s)
+	p := processor(s, func(_ context.Context, c worker.StepCall) (models.StepAnswer, error) {
+		if c.Step.Name != "first" {
+			return models.StepAnswer{}, errors.New("no answer")
+		}
+		_, err := derive(t, s, c, "a.png")
+		return models.StepAnswer{Verdict: models.StepBlock}, err
+	})
+	for range models.DefaultMaxAttempts + 5 {
+		if _, err := p.RunOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.Clock.Advance(2 * time.Hour)
+	}
+	one(t, s, "blocked", "SELECT state FROM files WHERE parent_id IS NULL")
+	id := models.TaskID(stack.Query[string](t, s, "SELECT id FROM tasks WHERE kind = 'process' AND state = 'failed'"))
+	if _, err := s.Store.Retry(t.Context(), id, "owner:admin", s.Clock.Now()); err != nil {
+		t.Fatal(err)
+	}
+	process(t, s, p)
+	if _, err := s.Service.Unblock(t.Context(), stack.Caller("admin"), v.FileID); err != nil {
+		t.Fatal(err)
+	}
+	one(t, s, "active", "SELECT state FROM files WHERE parent_id IS NOT NULL")
 }
