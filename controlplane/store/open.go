@@ -191,8 +191,8 @@ func (t tx) useGrant(o models.Opening) (bool, error) {
 }
 
 // same looks for what is already there: a living file of the same identity where the
-// collection dedupes, or an open upload of it where the caller asks to continue. An
-// open upload that is past its end is closed on the way, so that it is in nobody's way.
+// collection dedupes, or an open upload of it where the caller asks to continue: never a
+// step's, whose file is derived and not the owner's to send. An open upload that is past its end is closed on the way, so that it is in nobody's way.
 func (t tx) same(o models.Opening) (models.OpenOutcome, models.Upload, models.File, error) {
 	if o.Upload.Identity == "" || (o.Collection.Dedupe == models.DedupeNone && !o.Continue) {
 		return models.OpenedNew, models.Upload{}, models.File{}, nil
@@ -203,6 +203,7 @@ func (t tx) same(o models.Opening) (models.OpenOutcome, models.Upload, models.Fi
 	n, err := t.read(&u, `SELECT `+uploadColumns+` FROM uploads u
 		WHERE u.tenant = @tenant AND u.owner = @owner AND u.collection = @collection AND u.identity = @identity
 		  AND u.identity IS NOT NULL AND u.state IN ('init', 'uploading', 'completing', 'completed')
+		  AND NOT EXISTS (SELECT 1 FROM files d WHERE d.id = u.file_id AND d.parent_id IS NOT NULL)
 		ORDER BY u.created_at DESC, u.id DESC LIMIT 1`, a)
 	if err != nil {
 		return "", models.Upload{}, models.File{}, err

@@ -168,3 +168,27 @@ func TestRetryOfABlockedFilesChainKeepsWhatWasDerived(t *testing.T) {
 	}
 	one(t, s, "active", "SELECT state FROM files WHERE parent_id IS NOT NULL")
 }
+
+// What a step sends is not the owner's to continue, though it has the same bytes.
+func TestOwnerDoesNotContinueAStepsUpload(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	verified(t, s)
+	process(t, s, processor(s, func(ctx context.Context, c worker.StepCall) (models.StepAnswer, error) {
+		who, err := s.Service.LeaseCaller(ctx, c.Task.ID, c.Token)
+		if err != nil || c.Step.Name != "first" {
+			return models.StepAnswer{Verdict: models.StepPass}, err
+		}
+		req := controlplane.OpenRequest{Collection: "checked", Name: "a.png", Size: 5, Checksum: &models.Checksum{Value: models.SHA256.Sum([]byte("small"))}}
+		d, err := s.Service.Open(ctx, who, req)
+		if err != nil {
+			t.Error(err)
+		}
+		req.Continue = true
+		own, err := s.Service.Open(ctx, stack.Caller("ann"), req)
+		if err != nil || own.Resumed || own.ID == d.ID {
+			t.Errorf("the owner was given %s, resumed %v, error %v; the step has %s", own.ID, own.Resumed, err, d.ID)
+		}
+		return models.StepAnswer{Verdict: models.StepPass}, nil
+	}))
+}
