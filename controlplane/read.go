@@ -9,7 +9,8 @@ import (
 )
 
 // ContentURL signs a GET of exactly the recorded version of an active file. Nothing
-// else can be read (F4), also when its bytes are already there.
+// else can be read (F4), also when its bytes are already there. What a step derived is read
+// while the file that it is derived from can be.
 //
 // Codes: NOT_FOUND, NOT_READY, BLOB_CORRUPT, STORE_UNAVAILABLE.
 func (s *Service) ContentURL(ctx context.Context, c models.Caller, id models.FileID) (ReadURL, error) {
@@ -25,6 +26,15 @@ func (s *Service) ContentURL(ctx context.Context, c models.Caller, id models.Fil
 	}
 	if f.State != models.FileActive {
 		return ReadURL{}, models.Errorf(models.CodeNotReady, "the file is %s", f.State).With("state", string(f.State))
+	}
+	if f.Parent != "" { // a thumbnail shows what it is of
+		parent, err := s.records.File(ctx, c.Whose(), f.Parent)
+		if err != nil {
+			return ReadURL{}, err
+		}
+		if parent.State != models.FileActive {
+			return ReadURL{}, models.Errorf(models.CodeNotReady, "the file that it is derived from is %s", parent.State).With("state", string(parent.State))
+		}
 	}
 	if !ok {
 		return ReadURL{}, models.Errorf(models.CodeStoreUnavailable, "the file has no readable replica")

@@ -192,3 +192,35 @@ func TestOwnerDoesNotContinueAStepsUpload(t *testing.T) {
 		return models.StepAnswer{Verdict: models.StepPass}, nil
 	}))
 }
+
+// A file that is blocked is not to be seen in its thumbnail either.
+func TestDerivedFilesAreReadWhileTheirParentIs(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	v := verified(t, s)
+	process(t, s, processor(s, func(_ context.Context, c worker.StepCall) (models.StepAnswer, error) {
+		if c.Step.Name != "first" {
+			return models.StepAnswer{Verdict: models.StepPass}, nil
+		}
+		_, err := derive(t, s, c, "a.png")
+		return models.StepAnswer{Verdict: models.StepPass}, err
+	}))
+	thumbnail := models.FileID(stack.Query[string](t, s, "SELECT id FROM files WHERE parent_id IS NOT NULL"))
+	for _, blocked := range []bool{false, true, false} {
+		change := s.Service.Unblock
+		if blocked {
+			change = func(ctx context.Context, c models.Caller, id models.FileID) (models.File, error) {
+				return s.Service.Block(ctx, c, id, "a complaint")
+			}
+		}
+		if _, err := change(t.Context(), stack.Caller("admin"), v.FileID); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []models.FileID{v.FileID, thumbnail} {
+			_, err := s.Service.ContentURL(t.Context(), stack.Caller("ann"), id)
+			if got := models.ErrorCode(err) == models.CodeNotReady; got != blocked {
+				t.Errorf("blocked %v, %s: error %v", blocked, id, err)
+			}
+		}
+	}
+}
