@@ -17,8 +17,8 @@ import (
 
 // Bounds of a call that we make.
 const (
-	maxAnswer      = 64 << 10 // bytes of an answer that are read
-	calloutTimeout = 30 * time.Second
+	maxAnswer      = 64 << 10         // bytes of an answer that are read
+	calloutTimeout = 30 * time.Second // where nothing else is configured
 )
 
 // Caller posts signed webhooks. It follows no redirect, and reaches no loopback, private
@@ -26,8 +26,9 @@ const (
 // resolves to the inside must not become a way in. The address is checked after DNS, on
 // the connection that is about to be made.
 type Caller struct {
-	client *http.Client
-	now    func() time.Time
+	client  *http.Client
+	now     func() time.Time
+	timeout time.Duration // of a call that has none of its own
 }
 
 // NewCaller makes a Caller. inside allows addresses that are not public.
@@ -41,8 +42,7 @@ func NewCaller(inside bool, now func() time.Time) *Caller {
 	if now == nil {
 		now = time.Now
 	}
-	return &Caller{now: now, client: &http.Client{
-		Timeout: calloutTimeout,
+	return &Caller{now: now, timeout: calloutTimeout, client: &http.Client{
 		Transport: &http.Transport{DialContext: d.DialContext, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute,
 			TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 32 << 10},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -79,8 +79,14 @@ var reserved = []netip.Prefix{
 }
 
 // post sends body, signed with secret ("" signs nothing), and returns the status and the
-// bounded answer. Its errors hold no URL: that may carry a token of the receiver's.
-func (c *Caller) post(ctx context.Context, url, secret, id string, body []byte) (int, []byte, error) {
+// bounded answer. It takes timeout at most; 0 is the Caller's. Its errors hold no URL: that
+// may carry a token of the receiver's.
+func (c *Caller) post(ctx context.Context, url, secret, id string, body []byte, timeout time.Duration) (int, []byte, error) {
+	if timeout <= 0 {
+		timeout = c.timeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, errors.New("webhook: the URL cannot be called")

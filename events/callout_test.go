@@ -74,6 +74,31 @@ func stepAt(t *testing.T, inside bool, url string) (models.StepAnswer, error) {
 	})
 }
 
+// A step has the time that is configured for it, also more than a call has otherwise.
+func TestStepHasItsOwnTime(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		select {
+		case <-time.After(300 * time.Millisecond):
+			_, _ = io.WriteString(w, `{"verdict":"pass"}`)
+		case <-r.Context().Done():
+		}
+	}))
+	defer srv.Close()
+	c := NewCaller(true, nil)
+	c.timeout = 50 * time.Millisecond
+	for timeout, ok := range map[time.Duration]bool{time.Minute: true, 100 * time.Millisecond: false, 0: false} {
+		_, err := c.Step(t.Context(), StepRequest{Step: models.Step{Name: "scan", URL: srv.URL, Timeout: timeout}, File: models.File{Metadata: []byte("{}")}})
+		if (err == nil) != ok {
+			t.Errorf("with %s: %v", timeout, err)
+		}
+	}
+	if err := (WebhookTarget{Caller: c, URL: srv.URL}).Send(t.Context(), models.Event{Payload: []byte("{}")}); err == nil {
+		t.Error("an event's call has no end")
+	}
+}
+
 func TestStepEndpoints(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int64

@@ -112,7 +112,7 @@ func (t WebhookTarget) Send(ctx context.Context, e models.Event) error {
 	if err != nil {
 		return err
 	}
-	status, _, err := t.Caller.post(ctx, t.URL, t.Secret, string(e.ID), body)
+	status, _, err := t.Caller.post(ctx, t.URL, t.Secret, string(e.ID), body, 0)
 	if err != nil {
 		return err
 	}

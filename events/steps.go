@@ -70,7 +70,7 @@ func (c *Caller) Step(ctx context.Context, r StepRequest) (models.StepAnswer, er
 		return models.StepAnswer{}, fmt.Errorf("step %s: %w", r.Step.Name, err)
 	}
 	// The id is the same for each attempt at this step, as the specification wants for retries.
-	status, answer, err := c.post(ctx, r.Step.URL, r.Step.Secret, string(r.Task.ID)+"."+r.Step.Name, body)
+	status, answer, err := c.post(ctx, r.Step.URL, r.Step.Secret, string(r.Task.ID)+"."+r.Step.Name, body, r.Step.Timeout)
 	switch {
 	case err != nil:
 		return models.StepAnswer{}, err
