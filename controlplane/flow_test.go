@@ -595,6 +595,37 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
+// An answer that sent no byte is an answer too: the key stands for it as for any other.
+func TestIdempotencyKeyOfAnInstantUpload(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	body := stack.Bytes(1, 100)
+	sum := &models.Checksum{Value: models.SHA256.Sum(body)}
+	first := open(t, s, "instant", 100, func(r *controlplane.OpenRequest) { r.Checksum = sum })
+	stack.MustSend(t, first.Parts[0], body)
+	complete(t, s, first.ID)
+	again := func(hash byte) (controlplane.UploadView, error) {
+		return s.Service.Open(t.Context(), stack.Caller("ann"), controlplane.OpenRequest{Collection: "instant", Name: "a", Size: 100,
+			Checksum: sum, IdempotencyKey: "k", RequestHash: []byte{hash}})
+	}
+	for n := range 3 {
+		v, err := again(1)
+		if err != nil || !v.Instant || v.Replayed != (n > 0) || v.File.ID != first.FileID {
+			t.Fatalf("time %d: instant %v, replayed %v, error %v", n, v.Instant, v.Replayed, err)
+		}
+		if n == 1 { // what became of the file does not make the repetition another request
+			if _, err := s.Service.Delete(t.Context(), stack.Caller("ann"), first.FileID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_, err := again(2)
+	wantCode(t, err, models.CodeIdempotencyConflict)
+	if n := stack.Query[int64](t, s, "SELECT count(*) FROM uploads"); n != 1 {
+		t.Errorf("%d uploads, want 1", n)
+	}
+}
+
 func TestHistoryTellsTheWholeLife(t *testing.T) {
 	t.Parallel()
 	s := stack.New(t)

@@ -63,6 +63,15 @@ func (s *Service) Open(ctx context.Context, c models.Caller, req OpenRequest) (U
 		v, err := s.goOn(ctx, c, u)
 		v.Replayed, v.Resumed = true, outcome == models.OpenedReplayedContinued
 		return v, err
+	case models.OpenedInstant:
+		return s.instant(ctx, c, f)
+	case models.OpenedReplayedInstant:
+		if err := withinGrant(c, f); err != nil {
+			return UploadView{}, err
+		}
+		v, err := s.instant(ctx, c, f)
+		v.Replayed = true
+		return v, err
 	case models.OpenedDuplicate:
 		if o.Collection.Dedupe == models.DedupeReuse && f.State == models.FileActive {
 			return s.instant(ctx, c, f)

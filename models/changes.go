@@ -60,8 +60,10 @@ const (
 	OpenedNew               OpenOutcome = "new"
 	OpenedContinued         OpenOutcome = "continued"          // an open upload of the same identity
 	OpenedDuplicate         OpenOutcome = "duplicate"          // a living file of the same identity
+	OpenedInstant           OpenOutcome = "instant"            // the same, where the collection reuses it and the key stands for it
 	OpenedReplayed          OpenOutcome = "replayed"           // the same idempotency key and body
 	OpenedReplayedContinued OpenOutcome = "replayed_continued" // and the first answer was a continued one
+	OpenedReplayedInstant   OpenOutcome = "replayed_instant"   // and the first answer was the file itself
 	OpenedConflict          OpenOutcome = "conflict"           // the same key, another body
 	OpenedOverQuota         OpenOutcome = "over_quota"
 	OpenedOverGrant         OpenOutcome = "over_grant"

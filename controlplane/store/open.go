@@ -63,8 +63,14 @@ func (t tx) open(o models.Opening) (outcome models.OpenOutcome, up models.Upload
 	}
 	outcome, up, file, err = t.same(o)
 	if err != nil || outcome != models.OpenedNew {
-		if err == nil && outcome == models.OpenedContinued && o.IdempotencyKey != "" {
-			err = t.answered(o, up.ID, answeredContinued)
+		if err != nil || o.IdempotencyKey == "" {
+			return
+		}
+		switch {
+		case outcome == models.OpenedContinued:
+			err = t.answered(o, string(up.ID), answeredContinued)
+		case outcome == models.OpenedDuplicate && o.Collection.Dedupe == models.DedupeReuse && file.State == models.FileActive:
+			outcome, err = models.OpenedInstant, t.answered(o, string(file.ID), answeredContinued)
 		}
 		return
 	}
@@ -83,7 +89,7 @@ func (t tx) open(o models.Opening) (outcome models.OpenOutcome, up models.Upload
 		return
 	}
 	if o.IdempotencyKey != "" {
-		if err = t.answered(o, o.Upload.ID, answeredNew); err != nil {
+		if err = t.answered(o, string(o.Upload.ID), answeredNew); err != nil {
 			return
 		}
 	}
@@ -116,7 +122,12 @@ func (t tx) replay(o models.Opening) (models.OpenOutcome, models.Upload, models.
 	if !bytes.Equal(row.RequestHash, o.RequestHash) || row.Subject == "" {
 		return models.OpenedConflict, models.Upload{}, models.File{}, nil
 	}
-	up, file, err := t.upload(models.Whose{Tenant: o.Upload.Tenant, Owner: o.Upload.Owner}, models.UploadID(row.Subject))
+	whose := models.Whose{Tenant: o.Upload.Tenant, Owner: o.Upload.Owner}
+	if id, err := models.ParseFileID(row.Subject); err == nil {
+		file, err := t.file(whose, id)
+		return models.OpenedReplayedInstant, models.Upload{}, file, err
+	}
+	up, file, err := t.upload(whose, models.UploadID(row.Subject))
 	if row.Status == answeredContinued {
 		return models.OpenedReplayedContinued, up, file, err
 	}
@@ -129,9 +140,10 @@ const (
 	answeredContinued = 200
 )
 
-// answered notes which upload an idempotency key stands for. It is in the transaction
-// that stores the upload, so that the key never stands for nothing.
-func (t tx) answered(o models.Opening, id models.UploadID, status int) error {
+// answered notes which upload an idempotency key stands for, or which file that was there
+// already. It is in the transaction that stores the upload, so that the key never stands
+// for nothing.
+func (t tx) answered(o models.Opening, id string, status int) error {
 	ok, err := t.one(`UPDATE idempotency SET state = 'done', subject = @id, status = @status
 		WHERE tenant = @tenant AND owner = @owner AND key = @key AND state = 'running'`,
 		args{"id": id, "status": status, "tenant": o.Upload.Tenant, "owner": o.Upload.Owner, "key": o.IdempotencyKey})
