@@ -45,7 +45,7 @@ type Records interface {
 	EnsureReap(ctx context.Context, id models.ReplicaID, now time.Time) error
 	Wait(ctx context.Context, id models.TaskID) (models.StepWait, error)
 	Answered(ctx context.Context, id models.TaskID) ([]models.StepSaid, error)
-	RecordStep(ctx context.Context, k models.Task, r models.StepResult, steps int, now time.Time) (models.Verdicted, error)
+	RecordStep(ctx context.Context, k models.Task, r models.StepResult, chain []string, now time.Time) (models.Verdicted, error)
 	Tasks(ctx context.Context, tenant models.Tenant, kind models.TaskKind, state models.TaskState, before models.TaskID, limit int) ([]models.Task, error)
 	TaskOf(ctx context.Context, tenant models.Tenant, id models.TaskID) error
 	Retry(ctx context.Context, id models.TaskID, actor string, now time.Time) (models.Task, error)

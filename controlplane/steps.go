@@ -27,7 +27,7 @@ func (s *Service) StepResult(ctx context.Context, id models.TaskID, token string
 		return err
 	}
 	out, err := s.records.RecordStep(ctx, w.Task, models.StepResult{Step: w.Step, Name: w.Name, Verdict: a.Verdict, Reason: a.Reason},
-		len(s.Steps(f.Collection)), s.utc())
+		models.StepNames(s.Steps(f.Collection)), s.utc())
 	if err != nil {
 		return err
 	}

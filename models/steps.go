@@ -25,7 +25,7 @@ type StepAnswer struct {
 
 // StepResult is a recorded verdict.
 type StepResult struct {
-	Step    int
+	Step    int // how many have spoken before it in this round
 	Name    string
 	Verdict StepVerdict
 	Reason  string
@@ -48,18 +48,32 @@ type ProcessView struct {
 	Done     []StepResult // of this round, in order
 }
 
-// NextStep is the first step without a verdict; ok is false when the chain is through:
-// every step has spoken, or one of them said delete.
-func NextStep(done []StepResult, steps int) (next int, ok bool) {
-	for i, r := range done {
-		if r.Step != i {
-			return i, i < steps
-		}
+// NextStep is the place in the chain of the first step without a verdict; ok is false when
+// the chain is through: every step has spoken, or one of them said delete. Steps are known
+// by their names: the chain may be another by now than it was when the first one spoke.
+func NextStep(done []StepResult, chain []string) (next int, ok bool) {
+	spoken := make(map[string]bool, len(done))
+	for _, r := range done {
 		if r.Verdict == StepDelete {
 			return 0, false
 		}
+		spoken[r.Name] = true
 	}
-	return len(done), len(done) < steps
+	for i, name := range chain {
+		if !spoken[name] {
+			return i, true
+		}
+	}
+	return len(chain), false
+}
+
+// StepNames are the names of a chain's steps, in order.
+func StepNames(chain []Step) []string {
+	out := make([]string, len(chain))
+	for i, s := range chain {
+		out[i] = s.Name
+	}
+	return out
 }
 
 // Conclude is the verdict of a whole chain. They accumulate: the hardest stands, whatever

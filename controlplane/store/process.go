@@ -52,8 +52,8 @@ func (t tx) stepResults(id models.FileID) ([]models.StepResult, error) {
 
 // RecordStep takes a step's verdict, fenced by the lease that the step was called under
 // and by the file still being processed: a stale one changes nothing. The last verdict of
-// a chain of steps publishes the file, in the same transaction.
-func (s *Store) RecordStep(ctx context.Context, k models.Task, r models.StepResult, steps int, now time.Time) (out models.Verdicted, err error) {
+// a chain, of which the names are given, publishes the file, in the same transaction.
+func (s *Store) RecordStep(ctx context.Context, k models.Task, r models.StepResult, chain []string, now time.Time) (out models.Verdicted, err error) {
 	err = s.within(ctx, "record step", func(t tx) error {
 		out = models.VerdictStale
 		f, ok, err := t.lockProcess(k)
@@ -83,7 +83,7 @@ func (s *Store) RecordStep(ctx context.Context, k models.Task, r models.StepResu
 		if err != nil {
 			return err
 		}
-		if _, more := models.NextStep(done, steps); more {
+		if _, more := models.NextStep(done, chain); more {
 			out = models.VerdictNoted
 			_, err = t.finish(k, models.TaskResult{To: models.TaskPending, RunAt: now}, now)
 			return err

@@ -20,7 +20,7 @@ type ProcessTasks interface {
 	Claim(ctx context.Context, c models.Claiming) ([]models.Task, error)
 	Finish(ctx context.Context, k models.Task, r models.TaskResult, now time.Time) (ok bool, err error)
 	BeginProcess(ctx context.Context, k models.Task, now time.Time) (models.ProcessView, error)
-	RecordStep(ctx context.Context, k models.Task, r models.StepResult, steps int, now time.Time) (models.Verdicted, error)
+	RecordStep(ctx context.Context, k models.Task, r models.StepResult, chain []string, now time.Time) (models.Verdicted, error)
 	FailStep(ctx context.Context, k models.Task, why string, now time.Time) (ok bool, err error)
 	WaitStep(ctx context.Context, w models.StepWait, now time.Time) (ok bool, err error)
 }
@@ -150,10 +150,10 @@ func (p *Processor) one(ctx context.Context, k models.Task) (outcome string, err
 		return "ignored", err
 	}
 	chain := p.Chain(v.File.Collection)
-	next, more := models.NextStep(v.Done, len(chain))
+	next, more := models.NextStep(v.Done, models.StepNames(chain))
 	if !more {
 		// The chain became shorter than what was said already, or is gone: what was said stands.
-		return p.record(ctx, k, models.StepResult{Step: len(v.Done), Name: "end of chain", Verdict: models.StepPass}, 0)
+		return p.record(ctx, k, models.StepResult{Step: len(v.Done), Name: "end of chain", Verdict: models.StepPass}, nil)
 	}
 	st := chain[next]
 	run, ok := p.Kinds[st.Kind]
@@ -162,7 +162,7 @@ func (p *Processor) one(ctx context.Context, k models.Task) (outcome string, err
 	}
 	call := StepCall{Task: k, Token: models.LeaseToken(k.ID, rand.Text()), Step: st, File: v.File, Replica: v.Replica}
 	// The token is good before the call is made: an answer may be quicker than we are.
-	if ok, err := p.Tasks.WaitStep(ctx, p.wait(call, next, p.Lease), p.Now()); err != nil || !ok {
+	if ok, err := p.Tasks.WaitStep(ctx, p.wait(call, len(v.Done), p.Lease), p.Now()); err != nil || !ok {
 		return "lost", err
 	}
 	span.Set(tracing.String("berth.step", st.Name))
@@ -190,13 +190,13 @@ func (p *Processor) one(ctx context.Context, k models.Task) (outcome string, err
 			within = defaultWait
 		}
 		p.Metrics.stepped("later")
-		ok, err := p.Tasks.WaitStep(ctx, p.wait(call, next, min(within, longestWait)), p.Now())
+		ok, err := p.Tasks.WaitStep(ctx, p.wait(call, len(v.Done), min(within, longestWait)), p.Now())
 		if err != nil || !ok {
 			return "lost", err // answered meanwhile, it may be
 		}
 		return "waiting", nil
 	}
-	return p.record(ctx, k, models.StepResult{Step: next, Name: st.Name, Verdict: answer.Verdict, Reason: answer.Reason}, len(chain))
+	return p.record(ctx, k, models.StepResult{Step: len(v.Done), Name: st.Name, Verdict: answer.Verdict, Reason: answer.Reason}, models.StepNames(chain))
 }
 
 func (p *Processor) wait(c StepCall, step int, d time.Duration) models.StepWait {
@@ -204,8 +204,8 @@ func (p *Processor) wait(c StepCall, step int, d time.Duration) models.StepWait 
 	return models.StepWait{Task: c.Task, Step: step, Name: c.Step.Name, TokenHash: hash[:], Until: p.Now().Add(d)}
 }
 
-func (p *Processor) record(ctx context.Context, k models.Task, r models.StepResult, steps int) (string, error) {
-	out, err := p.Tasks.RecordStep(ctx, k, r, steps, p.Now())
+func (p *Processor) record(ctx context.Context, k models.Task, r models.StepResult, chain []string) (string, error) {
+	out, err := p.Tasks.RecordStep(ctx, k, r, chain, p.Now())
 	if err != nil {
 		return "failed", err
 	}

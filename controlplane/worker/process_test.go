@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -166,6 +167,46 @@ func TestFailedStep(t *testing.T) {
 	})
 }
 
+// A chain that is configured anew while a file is in it: no step of the new one is left
+// out, and none that has spoken is asked again.
+func TestChainConfiguredAnew(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ chain, called []string }{
+		"one more before": {[]string{"scan", "first", "second"}, []string{"first", "scan", "second"}},
+		"turned round":    {[]string{"second", "first"}, []string{"first", "second"}},
+		"replaced":        {[]string{"scan"}, []string{"first", "scan"}},
+		"the rest gone":   {[]string{"first"}, []string{"first"}},
+		"gone":            {nil, []string{"first"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := stack.New(t)
+			verified(t, s)
+			var called []string
+			process(t, s, processor(s, func(_ context.Context, k worker.StepCall) (models.StepAnswer, error) {
+				if called = append(called, k.Step.Name); len(called) == 1 {
+					cols := stack.Collections()
+					col := cols["checked"]
+					col.Steps = nil
+					for _, name := range c.chain {
+						col.Steps = append(col.Steps, models.Step{Name: name, Kind: "test"})
+					}
+					cols["checked"] = col
+					if err := s.Service.SetCollections(cols); err != nil {
+						t.Error(err)
+					}
+				}
+				return models.StepAnswer{Verdict: models.StepPass}, nil
+			}))
+			if !slices.Equal(called, c.called) {
+				t.Errorf("called %v, want %v", called, c.called)
+			}
+			one(t, s, "active", "SELECT state FROM files")
+			one(t, s, int64(1), "SELECT count(*) FROM outbox WHERE type = 'file.active'")
+		})
+	}
+}
+
 // A worker paused over its lease comes back with a verdict: it is refused by the fence.
 func TestStaleVerdictChangesNothing(t *testing.T) {
 	t.Parallel()
@@ -188,7 +229,7 @@ func TestStaleVerdictChangesNothing(t *testing.T) {
 	if err := s.Service.StepResult(t.Context(), stale.Task.ID, stale.Token, models.StepAnswer{Verdict: models.StepBlock}); models.ErrorCode(err) != models.CodeNotFound {
 		t.Errorf("a stale token: %v", err)
 	}
-	if out, err := s.Store.RecordStep(t.Context(), stale.Task, models.StepResult{Step: 0, Name: "first", Verdict: models.StepBlock}, 2, s.Clock.Now()); err != nil || out != models.VerdictStale {
+	if out, err := s.Store.RecordStep(t.Context(), stale.Task, models.StepResult{Step: 0, Name: "first", Verdict: models.StepBlock}, []string{"first", "second"}, s.Clock.Now()); err != nil || out != models.VerdictStale {
 		t.Errorf("a stale verdict: %s, %v", out, err)
 	}
 	if after := s.Snapshot(t); after != before {

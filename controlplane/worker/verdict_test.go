@@ -154,7 +154,7 @@ func TestACompleteBesideTheVerdict(t *testing.T) {
 		task, err := s.Store.Wait(context.Background(), models.TaskID(k))
 		if err == nil {
 			var out models.Verdicted
-			out, err = s.Store.RecordStep(context.Background(), task.Task, models.StepResult{Step: 1, Name: "second", Verdict: models.StepPass}, 2, s.Clock.Now())
+			out, err = s.Store.RecordStep(context.Background(), task.Task, models.StepResult{Step: 1, Name: "second", Verdict: models.StepPass}, []string{"first", "second"}, s.Clock.Now())
 			if err == nil && out != models.VerdictPublished {
 				err = errors.New("the verdict is " + string(out))
 			}
