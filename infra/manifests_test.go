@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -335,4 +337,57 @@ func TestTheImageHoldsBerthdAlone(t *testing.T) {
 	if strings.Contains(last, "COPY . ") || strings.Contains(last, "COPY --from=build /src") {
 		t.Error("the sources are in the image")
 	}
+}
+
+// A committed file that the build does not see makes the tree a changed one to git: the
+// version says so, and the bytes are not those that .ci/reproducible compares.
+func TestTheImageIsBuiltFromAllThatIsCommitted(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), "git", "ls-files")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Skip("no git here to say what is committed:", err)
+	}
+	files := strings.Fields(string(out))
+	b, err := os.ReadFile(root + "/.dockerignore")
+	if err != nil || len(files) < 100 {
+		t.Fatalf("%d files: %v", len(files), err)
+	}
+	for line := range strings.Lines(string(b)) {
+		pattern := strings.TrimSpace(line)
+		if pattern == "" || strings.HasPrefix(pattern, "#") {
+			continue
+		}
+		if left := excluded(t, pattern, files); len(left) > 0 {
+			t.Errorf("%s keeps %s, and %d files more, from the build", pattern, left[0], len(left)-1)
+		}
+	}
+	if got := excluded(t, "infra/terraform", files); len(got) < 10 {
+		t.Errorf("the test does not see what a pattern keeps away: %q", got)
+	}
+}
+
+// excluded are the files that a pattern of .dockerignore keeps away, themselves or by a folder above.
+func excluded(t *testing.T, pattern string, files []string) []string {
+	t.Helper()
+	name, anywhere := strings.CutPrefix(pattern, "**/")
+	return slices.DeleteFunc(slices.Clone(files), func(f string) bool {
+		segments := strings.Split(f, "/")
+		for from := range segments {
+			for to := from + 1; to <= len(segments); to++ {
+				ok, err := path.Match(name, strings.Join(segments[from:to], "/"))
+				if err != nil {
+					t.Fatal(pattern, err)
+				}
+				if ok {
+					return false
+				}
+			}
+			if !anywhere {
+				break
+			}
+		}
+		return true
+	})
 }
