@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -319,5 +321,38 @@ func TestCloudWatchAlarmsNameMetricsThatExist(t *testing.T) {
 	}
 	if got, want := rung.list(), playbooks(t); !slices.Equal(got, want) {
 		t.Errorf("alarms for %q, playbooks %q", got, want)
+	}
+}
+
+// Each alarm's beginning can be moved, by the alarm's own name.
+func TestEachAlarmHasAThreshold(t *testing.T) {
+	t.Parallel()
+	named, taken := set{}, set{}
+	for _, body := range module_(t, "alarms") {
+		for _, b := range body.Blocks {
+			switch {
+			case b.Type == "locals":
+				for _, of := range []string{"own", "queues"} {
+					for _, item := range b.Body.Attributes[of].Expr.(*hclsyntax.ObjectConsExpr).Items {
+						named.add(hcl.ExprAsKeyword(item.KeyExpr))
+					}
+				}
+			case b.Type == "variable" && b.Labels[0] == "thresholds":
+				r := blocks(b.Body, "validation")[0].Attributes["condition"].Expr.Range()
+				text, err := os.ReadFile(r.Filename)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, m := range regexp.MustCompile(`"([a-z-]+)"`).FindAllStringSubmatch(string(text[r.Start.Byte:r.End.Byte]), -1) {
+					taken.add(m[1])
+				}
+			}
+		}
+	}
+	if len(named) < 13 {
+		t.Fatalf("the test sees only the alarms %q", named.list())
+	}
+	if !slices.Equal(named.list(), taken.list()) {
+		t.Errorf("alarms %q, thresholds of %q", named.list(), taken.list())
 	}
 }

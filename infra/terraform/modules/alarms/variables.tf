@@ -5,7 +5,7 @@ variable "name" {
 }
 
 variable "metrics_namespace" {
-  description = "Output metrics_namespace of module service. Null: berthd's own metrics are not in CloudWatch; only the queue and the database are watched here, the rest by infra/alarms/prometheus.yaml."
+  description = "Output metrics_namespace of module service. Null: berthd's own metrics are not in CloudWatch; only the queues are watched here, the rest by infra/alarms/prometheus.yaml."
   type        = string
   default     = null
 }
@@ -59,7 +59,7 @@ variable "thresholds" {
   validation {
     condition = alltrue([for name in keys(var.thresholds) : contains([
       "tasks-failed", "tasks-old", "tasks-old-loops", "lease-takeovers", "uploads-past-deadline", "verification-failures",
-      "orphans-found", "orphans-found-late", "reconcile-missing", "counter-drift", "dlq-not-empty", "events-old",
+      "orphans-found", "orphans-found-late", "reconcile-missing", "counter-drift", "dlq-not-empty", "dlq-not-empty-reap", "events-old",
     ], name)])
     error_message = "There is no alarm of this name."
   }

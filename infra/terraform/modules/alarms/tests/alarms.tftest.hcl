@@ -53,6 +53,18 @@ run "thresholds_and_waking" {
   }
 }
 
+run "with_a_reap_queue" {
+  variables {
+    reap_dlq_name = "berth-events-reap-dlq"
+    thresholds    = { dlq-not-empty-reap = 5 }
+  }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.queue["dlq-not-empty-reap"].threshold == 5 && aws_cloudwatch_metric_alarm.queue["dlq-not-empty-reap"].dimensions["QueueName"] == "berth-events-reap-dlq"
+    error_message = "its dead letters are watched, from where it is said"
+  }
+}
+
 run "without_own_metrics" {
   variables {
     metrics_namespace = null
