@@ -537,3 +537,20 @@ func TestHealth(t *testing.T) {
 		t.Errorf("of a process that has ended: exit %d", code)
 	}
 }
+
+// A process whose database is away is not ready, and lives: a restart would not mend it.
+func TestHealthOfOneWhoseDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	p := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/healthz" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer p.Close()
+	for want, args := range map[int][]string{exitFailed: {"health", "--url", p.URL}, 0: {"health", "--live", "--url", p.URL}} {
+		var out, msgs bytes.Buffer
+		if code := run(t.Context(), args, streams{&out, &msgs}); code != want {
+			t.Errorf("%v: exit %d, want %d: %s", args, code, want, msgs.String())
+		}
+	}
+}

@@ -12,12 +12,13 @@ import (
 // command, and there is no other.
 type healthCmd struct {
 	configFlag
-	URL string `name:"url" help:"Of the process; without it, where the configuration says that it listens." placeholder:"URL"`
+	URL  string `name:"url" help:"Of the process; without it, where the configuration says that it listens." placeholder:"URL"`
+	Live bool   `help:"Whether it lives, not whether it is ready: for what restarts it, which a database that is away must not."`
 }
 
 const healthTimeout = 5 * time.Second
 
-// Run asks the process on this machine whether it is ready.
+// Run asks the process on this machine whether it is ready, or lives.
 func (h healthCmd) Run(ctx context.Context, _ streams) error {
 	url := h.URL
 	if url == "" {
@@ -34,9 +35,13 @@ func (h healthCmd) Run(ctx context.Context, _ streams) error {
 		}
 		url = "http://" + net.JoinHostPort(host, port)
 	}
+	path := "/readyz"
+	if h.Live {
+		path = "/healthz"
+	}
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+path, nil)
 	if err != nil {
 		return usageError("--url: is not a URL")
 	}
@@ -46,7 +51,7 @@ func (h healthCmd) Run(ctx context.Context, _ streams) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("health: /readyz answers %d", resp.StatusCode)
+		return fmt.Errorf("health: %s answers %d", path, resp.StatusCode)
 	}
 	return nil
 }

@@ -96,8 +96,9 @@ resource "aws_ecs_task_definition" "role" {
       merge(local.container, {
         command      = ["serve", "--role", each.key]
         portMappings = [{ containerPort = local.port, protocol = "tcp" }]
+        # Never the database: ECS would replace every task for an outage that this does not mend.
         healthCheck = {
-          command     = ["CMD", "/berthd", "health", "--url", "http://127.0.0.1:${local.port}"]
+          command     = ["CMD", "/berthd", "health", "--live", "--url", "http://127.0.0.1:${local.port}"]
           interval    = 15
           timeout     = 10
           retries     = 3

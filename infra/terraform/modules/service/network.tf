@@ -135,8 +135,10 @@ resource "aws_lb_target_group" "api" {
   deregistration_delay = 30
   tags                 = var.tags
 
+  # Whether it lives: ECS stops what is unhealthy here, and a restart mends no database. A task
+  # listens once its database has answered, and is taken out of here before it is asked to stop.
   health_check {
-    path                = "/readyz"
+    path                = "/healthz"
     interval            = 10
     timeout             = 5
     healthy_threshold   = 2

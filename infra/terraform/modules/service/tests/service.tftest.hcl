@@ -75,6 +75,10 @@ run "defaults" {
     error_message = "each serves its role, without root, and writes nowhere"
   }
   assert {
+    condition     = alltrue([for t in aws_ecs_task_definition.role : contains(jsondecode(t.container_definitions)[0].healthCheck.command, "--live")]) && aws_lb_target_group.api.health_check[0].path == "/healthz"
+    error_message = "a database that is away has no task replaced"
+  }
+  assert {
     condition     = yamldecode(one([for e in jsondecode(aws_ecs_task_definition.role["api"].container_definitions)[0].environment : e.value if e.name == "BERTH_CONFIG_YAML"])).listen == ":8080"
     error_message = "the configuration is YAML, and listens where the load balancer looks"
   }
