@@ -1,6 +1,6 @@
 # Everything: bucket, queue, service, alarms. Give it a network, a certificate and an
-# image; then run the migrations (output next_steps), and point the API's name at the
-# load balancer.
+# image; then run the migrations and start the services (output next_steps), and point
+# the API's name at the load balancer.
 
 terraform {
   required_version = ">= 1.9"
@@ -27,6 +27,12 @@ variable "bucket" {
 variable "image" {
   description = "Image of berthd, built from infra/Dockerfile and pushed to your registry."
   type        = string
+}
+
+variable "tools_image" {
+  description = "Image of migrate, doctor and reconcile: the next release's, to migrate before image is changed. Null: image."
+  type        = string
+  default     = null
 }
 
 variable "metrics_image" {
@@ -111,6 +117,7 @@ module "service" {
   source = "../../modules/service"
 
   image              = var.image
+  tools_image        = var.tools_image
   metrics_image      = var.metrics_image
   vpc_id             = var.vpc_id
   public_subnet_ids  = var.public_subnet_ids
@@ -192,6 +199,6 @@ output "lb_dns_name" {
 }
 
 output "next_steps" {
-  description = "Run migrate before the first start and before each new image, then doctor."
-  value       = module.service.run_tool
+  description = "Run migrate, start the services, run doctor. For a new image: give it to tools_image, apply, run migrate, then give it to image."
+  value       = "${module.service.run_tool}\n${module.service.start_services}"
 }

@@ -141,6 +141,7 @@ resource "aws_ecs_task_definition" "tool" {
 
   container_definitions = jsonencode([
     merge(local.container, {
+      image   = coalesce(var.tools_image, var.image)
       command = each.value
       logConfiguration = {
         logDriver = "awslogs"

@@ -14,7 +14,7 @@ output "cluster_name" {
 }
 
 output "migrate_task_definition_arn" {
-  description = "Task that brings the schema to the image's version: run it before the services of a new image."
+  description = "Task that brings the schema to the image's version: run it before the services of a new image (tools_image)."
   value       = aws_ecs_task_definition.tool["migrate"].arn
 }
 
@@ -24,6 +24,11 @@ output "run_tool" {
     "aws ecs run-task --launch-type FARGATE --cluster ${aws_ecs_cluster.this.name} --task-definition ${var.name}-TOOL",
     "--network-configuration 'awsvpcConfiguration={subnets=[${join(",", var.private_subnet_ids)}],securityGroups=[${aws_security_group.tasks.id}]}'",
   ])
+}
+
+output "start_services" {
+  description = "Command that has ECS start the services anew: after the first migrate, since what started before it has ended and was given up."
+  value       = "for role in ${join(" ", keys(local.roles))}; do aws ecs update-service --cluster ${aws_ecs_cluster.this.name} --service $role --force-new-deployment; done"
 }
 
 output "task_role_arns" {

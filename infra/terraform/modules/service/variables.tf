@@ -19,6 +19,17 @@ variable "image" {
   }
 }
 
+variable "tools_image" {
+  description = "Image of the one-off tasks, where it is not that of the services. To upgrade, give the new one here, apply, run migrate; then give it to image, and apply again: services that start before their migration end, and ECS gives the deployment up. Null: image."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.tools_image == null ? true : !endswith(var.tools_image, ":latest") && can(regex("[:@]", var.tools_image))
+    error_message = "Name a version or a digest."
+  }
+}
+
 variable "vpc_id" {
   description = "VPC of the service and its database."
   type        = string

@@ -83,6 +83,10 @@ run "defaults" {
     error_message = "the configuration is YAML, and listens where the load balancer looks"
   }
   assert {
+    condition     = alltrue([for t in aws_ecs_task_definition.tool : jsondecode(t.container_definitions)[0].image == var.image]) && strcontains(output.start_services, "api events worker")
+    error_message = "one image for all, and a way to start after the first migration"
+  }
+  assert {
     condition     = !strcontains(aws_ecs_task_definition.role["api"].container_definitions, "not-a-real-password")
     error_message = "the password is no part of a task definition"
   }
@@ -202,6 +206,17 @@ run "webhooks_only" {
   assert {
     condition     = toset(keys(aws_ecs_service.role)) == toset(["api", "worker"])
     error_message = "nothing polls"
+  }
+}
+
+run "tools_of_the_next_release" {
+  variables {
+    tools_image = "111122223333.dkr.ecr.eu-central-1.amazonaws.com/berthd:1.1.0"
+  }
+
+  assert {
+    condition     = alltrue([for t in aws_ecs_task_definition.tool : endswith(jsondecode(t.container_definitions)[0].image, ":1.1.0")]) && alltrue([for t in aws_ecs_task_definition.role : endswith(jsondecode(t.container_definitions)[0].image, ":1.0.0")])
+    error_message = "the next release migrates while this one serves"
   }
 }
 
