@@ -132,6 +132,14 @@ func expect(st *doctor.Store, c *config.Config) {
 				st.UnpinnedParts = append(st.UnpinnedParts, name)
 			}
 		}
+		if p.StorageClass != "" || p.SSEKMSKeyID != "" {
+			n := slices.IndexFunc(st.Stored, func(o doctor.Stored) bool { return o.StorageClass == p.StorageClass && o.SSEKMSKeyID == p.SSEKMSKeyID })
+			if n < 0 {
+				n = len(st.Stored)
+				st.Stored = append(st.Stored, doctor.Stored{StorageClass: p.StorageClass, SSEKMSKeyID: p.SSEKMSKeyID})
+			}
+			st.Stored[n].Collections = append(st.Stored[n].Collections, name)
+		}
 		if p.StorageClass != "" {
 			st.Headers = append(st.Headers, "x-amz-storage-class")
 		}

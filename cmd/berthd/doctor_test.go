@@ -137,6 +137,7 @@ func told(r doctor.Report, check string, status doctor.Status, text string) *doc
 func TestDoctorFindsNothingWhereNothingIs(t *testing.T) {
 	t.Parallel()
 	p := healthy(t)
+	p.Collections["kept"] = config.Collection{ChecksumRequired: true, StorageClass: "STANDARD"}
 	reaps := testkit.SQS(t)
 	p.Reap = config.Reap{Dispatch: config.DispatchSQS, QueueURL: reaps.QueueURL}
 	others := "of somebody else"
@@ -152,7 +153,7 @@ func TestDoctorFindsNothingWhereNothingIs(t *testing.T) {
 	}
 	for _, check := range []string{"database", "schema", "queue", "reap queue", "dead letters", "queue policy", "credentials", "bucket", "clock", "versioning", "cors",
 		"cors in earnest", "write", "conditional write", "length", "checksum sha256", "checksum crc64nvme", "checksum crc32c",
-		"multipart sha256", "multipart crc64nvme", "multipart crc32c", "cut-off body", "events", "cleaning"} {
+		"multipart sha256", "multipart crc64nvme", "multipart crc32c", "collections' storage", "cut-off body", "events", "cleaning"} {
 		if told(r, check, doctor.OK, "") == nil {
 			t.Errorf("nothing good is said of %s", check)
 		}
@@ -297,6 +298,28 @@ func TestDoctorNamesEachFaultAndItsMend(t *testing.T) {
 			nil, "cut-off body", doctor.Warning, "Uploads whose size nobody declared can become active", "collections = { default = { checksum_required = true"},
 		{"a store that keeps what breaks off, checksum or not", func(t *testing.T, p *patient) { p.through(t, keeping, nil) },
 			nil, "cut-off body", doctor.Failure, "also where its checksum is signed", "enforces signed checksums"},
+		{"a key that may not be used", func(t *testing.T, p *patient) {
+			p.Collections["sealed"] = config.Collection{ChecksumRequired: true, SSEKMSKeyID: "alias/sealed"}
+			p.through(t, func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method != http.MethodPut || r.Header.Get("X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id") != "alias/sealed" {
+					return false
+				}
+				w.WriteHeader(http.StatusForbidden)
+				_, _ = io.WriteString(w, `<Error><Code>AccessDenied</Code></Error>`)
+				return true
+			}, nil)
+		}, nil, "collections' storage", doctor.Failure, "403 AccessDenied, as the collections sealed want it (key alias/sealed)", "kms:GenerateDataKey"},
+		{"a class that does not answer reads", func(t *testing.T, p *patient) {
+			p.Collections["cold"] = config.Collection{ChecksumRequired: true, StorageClass: "GLACIER"}
+			p.through(t, func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method != http.MethodGet || r.Header.Get("Range") == "" {
+					return false
+				}
+				w.WriteHeader(http.StatusForbidden)
+				_, _ = io.WriteString(w, `<Error><Code>InvalidObjectState</Code></Error>`)
+				return true
+			}, nil)
+		}, nil, "collections' storage", doctor.Failure, "cannot be read", "STANDARD_IA"},
 		{"probes that cannot be removed", func(t *testing.T, p *patient) {
 			p.through(t, func(w http.ResponseWriter, r *http.Request) bool {
 				if !r.URL.Query().Has("delete") {

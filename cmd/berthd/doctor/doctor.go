@@ -73,6 +73,7 @@ type Store struct {
 	Unpinned      []string           // collections that take bytes whose checksum nobody told
 	UnpinnedParts []string           // and those of them whose parts of declared size may come without
 	Headers       []string           // that its collections sign beside the usual ones
+	Stored        []Stored           // how its collections keep objects, where not as the bucket does
 	Origins       []string           // pages that send and read from browsers; none: no browsers are expected
 	HardDeadline  time.Duration      // the longest life of an upload
 	URLExpiry     time.Duration      // the longest of its collections

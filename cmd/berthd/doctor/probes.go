@@ -36,6 +36,7 @@ func (d *doctor) probe(ctx context.Context, s *Store, cors corsView, notes strin
 	for _, alg := range s.Algorithms {
 		p.multipart(ctx, alg)
 	}
+	p.stored(ctx)
 	p.cutOff(ctx)
 	d.arrival(ctx, s, heard, folder, notes)
 }
