@@ -89,3 +89,21 @@ func TestConflictingCompleteKeepsTheSession(t *testing.T) {
 		t.Errorf("state %s, error %v", got.State, err)
 	}
 }
+
+// An upload whose parts are all there at its deadline is not thrown away because the store
+// is busy with its Complete.
+func TestConflictingCompleteAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	v := open(t, s, "default", 6*mib)
+	send(t, s, v, stack.Bytes(1, 6*mib))
+	svc := s.NewService(t, s.Store, &busy{s.Objects, 1})
+	s.Clock.Advance(25 * time.Hour)
+	for range 2 {
+		_, _ = svc.Repair(t.Context(), time.Minute, 10)
+		s.Clock.Advance(time.Minute)
+	}
+	if got := stack.Query[string](t, s, "SELECT state FROM files"); got != "active" {
+		t.Errorf("file %s, want active", got)
+	}
+}

@@ -126,7 +126,8 @@ func (s *Service) takeOverdue(ctx context.Context, u *models.Upload) (bool, erro
 		return false, err
 	}
 	if err := s.holding(ctx, &began, func() error { return s.assemble(ctx, &began, models.Checksum{}, nil, nil) }); err != nil {
-		if models.ErrorCode(err) == models.CodeStoreUnavailable || models.ErrorCode(err) == models.CodeInternal {
+		switch models.ErrorCode(err) {
+		case models.CodeStoreUnavailable, models.CodeInternal, models.CodeBusy: // it says nothing of the bytes
 			return false, err
 		}
 		return false, nil // the bytes are not those that were declared: it expires
