@@ -118,3 +118,28 @@ func TestBatchesCross(t *testing.T) {
 		t.Errorf("%d activations of %d files", got, n)
 	}
 }
+
+// What a batch did not commit is told as not settled.
+func TestBatchThatIsUndoneIsNotSettled(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	var events []models.ObjectEvent
+	for range 3 {
+		v := open(t, s, "default", 10)
+		stack.MustSend(t, v.Parts[0], stack.Bytes(1, 10))
+		events = append(events, models.ObjectEvent{Store: stack.Main, Key: v.Key, Created: true})
+	}
+	for _, q := range []string{
+		`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no room'; END $$`,
+		`CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON outbox DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`,
+	} {
+		if _, err := s.Pool().Exec(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, err := range s.Service.Settle(t.Context(), events) {
+		if err == nil {
+			t.Errorf("event %d is settled, and its file is %s", i, stack.Query[string](t, s, "SELECT min(state) FROM files"))
+		}
+	}
+}

@@ -21,10 +21,13 @@ func (s *Store) AttestMany(ctx context.Context, as []models.Attestation, now tim
 		done, err = t.attestMany(as, now)
 		return err
 	})
-	if errors.Is(err, errUneven) {
+	switch {
+	case errors.Is(err, errUneven):
 		return nil, nil // one of them is not as the others: each by itself will tell which
+	case err != nil:
+		return nil, err // all of it is undone: nothing of it may be taken for done
 	}
-	return done, err
+	return done, nil
 }
 
 var errUneven = errors.New("the batch's rows do not move together")
