@@ -182,7 +182,7 @@ func (s *Service) late(ctx context.Context, u *models.Upload, o models.Object) e
 				s.log.ErrorContext(ctx, "a verified object was overwritten in a bucket without versions; its file is not readable any more",
 					"file", u.FileID, "store", u.Store)
 			}
-			return nil
+			return s.lateNull(ctx, u, o)
 		}
 		return s.records.NoteForeign(ctx, models.ForeignVersion{Store: u.Store, Key: u.Key, VersionID: o.VersionID,
 			ReplicaID: u.ReplicaID, FileID: u.FileID}, s.utc())
@@ -191,6 +191,23 @@ func (s *Service) late(ctx context.Context, u *models.Upload, o models.Object) e
 	default:
 		return s.records.EnsureReap(ctx, u.ReplicaID, s.utc())
 	}
+}
+
+// lateNull has a null version reaped that came after its file had gone: it has the name of
+// the file's own.
+func (s *Service) lateNull(ctx context.Context, u *models.Upload, o models.Object) error {
+	if o.VersionID != models.NullVersion {
+		return nil
+	}
+	f, err := s.records.File(ctx, models.Whose{}, u.FileID)
+	if err != nil {
+		return err
+	}
+	switch f.State {
+	case models.FileFailed, models.FileDeleting, models.FileDeleted:
+		return s.records.EnsureReap(ctx, u.ReplicaID, s.utc())
+	}
+	return nil
 }
 
 func (s *Service) record(ctx context.Context, u *models.Upload, o models.Object, v models.Verdict, declared bool, actor string) (settlement, error) {

@@ -290,3 +290,30 @@ func (f *refusing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/xml"}}, Body: io.NopCloser(&out),
 		ContentLength: int64(out.Len()), Request: r}, nil
 }
+
+// A PUT that took long lands after the last sweep of a deleted file. Where a bucket makes no
+// versions it has the name that the file's had, and is reaped all the same.
+func TestLateObjectOfADeletedFileWithoutVersions(t *testing.T) {
+	t.Parallel()
+	for name, kind := range map[string]testkit.Versions{"suspended": testkit.Suspended, "unversioned": testkit.Unversioned} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := stack.On(t, testkit.Bucket(t, kind))
+			v := open(t, s, "default", 100)
+			stack.MustSend(t, v.Parts[0], stack.Bytes(1, 100))
+			settle(t, s, v.Key, "")
+			one(t, s, "active", "SELECT state FROM files")
+			if _, err := s.Service.Delete(t.Context(), stack.Caller("ann"), v.FileID); err != nil {
+				t.Fatal(err)
+			}
+			reap(t, s)
+			s.Clock.Advance(2 * time.Hour)
+			reap(t, s)
+			one(t, s, "deleted", "SELECT state FROM files")
+			stack.MustSend(t, v.Parts[0], stack.Bytes(1, 100))
+			settle(t, s, v.Key, "")
+			reap(t, s)
+			wantHeld(t, s, 0, 0)
+		})
+	}
+}
