@@ -88,14 +88,15 @@ func (t tx) foreign(r models.Replica) ([]string, error) {
 }
 
 // foreignGone notes what a clean sweep has ended, also where it died before it could say
-// which version it deleted. more is whether others were noted meanwhile.
-func (t tx) foreignGone(r models.Replica, versions []string, now time.Time) (more bool, err error) {
+// which version it deleted. more is whether others were noted meanwhile, or anything was
+// heard of the key since the task was claimed: it may have come after the key was listed.
+func (t tx) foreignGone(k models.Task, r models.Replica, versions []string, now time.Time) (more bool, err error) {
 	var row struct{ More bool }
 	_, err = t.read(&row, `WITH gone AS (UPDATE foreign_versions SET reaped_at = @now
 			WHERE store = @store AND key = @key AND reaped_at IS NULL AND version_id = ANY(CAST(@versions AS text[])))
 		SELECT EXISTS (SELECT 1 FROM foreign_versions WHERE store = @store AND key = @key AND reaped_at IS NULL
-			AND version_id <> ALL(CAST(@versions AS text[]))) AS more`,
-		args{"store": r.Store, "key": r.Key, "versions": textArray(versions), "now": now})
+			AND version_id <> ALL(CAST(@versions AS text[]))) OR EXISTS (SELECT 1 FROM tasks WHERE id = @task AND run_at > @claimed) AS more`,
+		args{"store": r.Store, "key": r.Key, "versions": textArray(versions), "task": k.ID, "claimed": k.RunAt, "now": now})
 	return row.More, err
 }
 
@@ -152,7 +153,7 @@ func (s *Store) FinishReap(ctx context.Context, k models.Task, p models.ReapPlan
 		if o.Failure != "" {
 			return t.reapFailed(k, v, o, now)
 		}
-		more, err := t.foreignGone(v.Replica, p.Foreign, now)
+		more, err := t.foreignGone(k, v.Replica, p.Foreign, now)
 		if err != nil {
 			return err
 		}

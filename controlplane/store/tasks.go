@@ -8,12 +8,12 @@ import (
 	"berth/models"
 )
 
-// reapNow brings the reap task of a replica forward, or makes one. A running one is left
-// alone: it looks at the replica again before it finishes. The caller holds file and
-// replica.
+// reapNow brings the reap task of a replica forward, or makes one. A running one may have
+// listed the key already: that its run_at is later than when it was claimed tells it, when
+// it finishes, that something was heard meanwhile. The caller holds file and replica.
 func (t tx) reapNow(r models.Replica, now time.Time) error {
 	// What was announced for later is announced anew: its message may be hidden until then.
-	n, err := t.exec(`UPDATE tasks SET run_at = LEAST(run_at, @now), updated_at = @now,
+	n, err := t.exec(`UPDATE tasks SET run_at = CASE state WHEN 'running' THEN `+heardAgain+` ELSE LEAST(run_at, @now) END, updated_at = @now,
 			announced_at = CASE WHEN run_at <= @now THEN announced_at END
 		WHERE kind = 'reap' AND target = @target AND state IN `+list(models.TaskPending, models.TaskRunning),
 		args{"target": r.ID, "now": now})
@@ -23,6 +23,9 @@ func (t tx) reapNow(r models.Replica, now time.Time) error {
 	return t.insertTask(models.Task{ID: models.NewTaskID(), Kind: models.TaskReap, Target: string(r.ID), RunAt: now,
 		MaxAttempts: models.DefaultMaxAttempts, CreatedAt: now}, r.FileID)
 }
+
+// heardAgain is the run_at of a running task of whose key something is heard.
+const heardAgain = `GREATEST(run_at + interval '1 microsecond', @now)`
 
 // cancelTasks cancels the open task of a kind and target. One that runs finds its lease
 // gone when it finishes.
@@ -65,7 +68,12 @@ func (s *Store) NoteForeign(ctx context.Context, f models.ForeignVersion, now ti
 			VALUES (@store, @key, @version, @replica, @now)
 			ON CONFLICT (store, key, version_id) DO UPDATE SET reaped_at = NULL, seen_at = EXCLUDED.seen_at WHERE foreign_versions.reaped_at IS NOT NULL`,
 			args{"store": f.Store, "key": f.Key, "version": f.VersionID, "replica": f.ReplicaID, "now": now})
-		if err != nil || !ok {
+		if err != nil {
+			return err
+		}
+		if !ok { // a null version may have come again while it is swept
+			_, err := t.exec(`UPDATE tasks SET run_at = `+heardAgain+` WHERE kind = 'reap' AND target = @target AND state = 'running'`,
+				args{"target": r.ID, "now": now})
 			return err
 		}
 		if err := t.moved(r.FileID, models.HistoryEntry{At: now, What: "object", ID: string(r.ID), To: "foreign",

@@ -409,3 +409,39 @@ func TestMissingReapTasksAreMade(t *testing.T) {
 		t.Errorf("counts %+v", c)
 	}
 }
+
+// What is heard of a key while its last sweep is under way is swept again: the object may
+// have come after the key was listed.
+func TestHeardOfWhileSwept(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	v := open(t, s, "default", 100)
+	if _, err := s.Service.Abort(t.Context(), stack.Caller("ann"), v.ID); err != nil {
+		t.Fatal(err)
+	}
+	reap(t, s)
+	s.Clock.Advance(2 * time.Hour)
+	r := reaper(s, "w")
+	tasks, err := s.Store.Claim(t.Context(), models.Claiming{Kind: models.TaskReap, Owner: "w", Until: s.Clock.Now().Add(time.Minute), Limit: 1, Now: s.Clock.Now()})
+	if err != nil || len(tasks) != 1 {
+		t.Fatalf("%d tasks, %v", len(tasks), err)
+	}
+	p, err := s.Store.BeginReap(t.Context(), tasks[0], s.Clock.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The key was listed here, and held nothing.
+	stack.MustSend(t, v.Parts[0], stack.Bytes(1, 100))
+	settle(t, s, v.Key, "")
+	if ok, err := s.Store.FinishReap(t.Context(), tasks[0], p, models.ReapOutcome{}, s.Clock.Now()); err != nil || !ok {
+		t.Fatalf("%v %v", ok, err)
+	}
+	s.Clock.Advance(time.Second)
+	for range 3 {
+		if _, err := r.RunOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.Clock.Advance(time.Hour)
+	}
+	wantHeld(t, s, 0, 0)
+}
