@@ -285,3 +285,33 @@ func (m mute) Head(ctx context.Context, key, version string) (models.Object, err
 	o.Checksums = nil
 	return o, err
 }
+
+// A version that is written over an imported file is foreign, as under any other key.
+func TestForeignVersionOverAnImport(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	lay(t, s, "b/old/a.pdf", stack.Bytes(1, 10))
+	f, _, err := s.Service.Import(t.Context(), stack.Caller("admin"), importing("b/old/a.pdf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := lay(t, s, "b/old/a.pdf", stack.Bytes(2, 10))
+	settleAll := func(version string) {
+		for _, err := range s.Service.Settle(t.Context(), []models.ObjectEvent{{Store: stack.Main, Key: "b/old/a.pdf", VersionID: version, Created: true}}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	settleAll(f.VersionID)
+	if n := stack.Query[int64](t, s, "SELECT count(*) FROM tasks"); n != 0 {
+		t.Errorf("its own version made %d tasks", n)
+	}
+	settleAll(other)
+	if n := stack.Query[int64](t, s, "SELECT count(*) FROM foreign_versions WHERE version_id = $1", other); n != 1 {
+		t.Errorf("%d foreign versions noted, want 1", n)
+	}
+	if n := stack.Query[int64](t, s, "SELECT count(*) FROM tasks WHERE kind = 'reap' AND state = 'pending'"); n != 1 {
+		t.Errorf("%d reap tasks, want 1", n)
+	}
+}

@@ -20,6 +20,7 @@ type Records interface {
 	Upload(ctx context.Context, w models.Whose, id models.UploadID) (models.Upload, models.File, error)
 	UploadOf(ctx context.Context, w models.Whose, stores []models.StoreName, key, s3UploadID string) (models.UploadID, error)
 	UploadsAt(ctx context.Context, store models.StoreName, keys []string) (map[string]models.Upload, error)
+	KnownAt(ctx context.Context, store models.StoreName, keys []string) (map[string]models.KnownKey, error)
 	Begin(ctx context.Context, u models.Upload, s3UploadID string, signedUntil time.Time, actor string, now time.Time) (ok bool, err error)
 	Contest(ctx context.Context, id models.UploadID, now time.Time) (ok bool, err error)
 	Touch(ctx context.Context, id models.UploadID, seen int, expires, now time.Time) error

@@ -81,10 +81,10 @@ func (s *Service) group(ctx context.Context, events []models.ObjectEvent, errs [
 	found := map[models.StoreName]map[string]models.Upload{}
 	failed := map[models.StoreName]error{}
 	for store, ks := range keys {
-		found[store], failed[store] = s.records.UploadsAt(ctx, store, ks)
+		found[store], failed[store] = s.at(ctx, store, ks)
 	}
 	var groups []*told
-	byID := map[models.UploadID]*told{}
+	byID := map[models.ReplicaID]*told{}
 	for i, e := range events {
 		if !e.Created {
 			continue
@@ -98,16 +98,45 @@ func (s *Service) group(ctx context.Context, events []models.ObjectEvent, errs [
 			s.metrics.unknownKey(e.Store)
 			continue
 		}
-		g := byID[u.ID]
+		g := byID[u.ReplicaID]
 		if g == nil {
 			g = &told{upload: u}
-			byID[u.ID] = g
+			byID[u.ReplicaID] = g
 			groups = append(groups, g)
 		}
 		g.events = append(g.events, i)
 		g.name(e.VersionID)
 	}
 	return groups
+}
+
+// at finds the uploads of keys. An imported file never had one: it is as if one had been
+// committed with its version.
+func (s *Service) at(ctx context.Context, store models.StoreName, keys []string) (map[string]models.Upload, error) {
+	found, err := s.records.UploadsAt(ctx, store, keys)
+	if err != nil {
+		return nil, err
+	}
+	var rest []string
+	for _, k := range keys {
+		if _, ok := found[k]; !ok {
+			rest = append(rest, k)
+		}
+	}
+	if len(rest) == 0 {
+		return found, nil
+	}
+	known, err := s.records.KnownAt(ctx, store, rest)
+	if err != nil {
+		return nil, err
+	}
+	for key, k := range known {
+		if k.UploadID == "" && k.Primary && k.VersionID != "" && k.Reason != models.ReasonDetached {
+			found[key] = models.Upload{State: models.UploadCommitted, Store: store, Key: key, ReplicaID: k.ID, FileID: k.FileID,
+				VersionID: k.VersionID, ETag: k.ETag}
+		}
+	}
+	return found, nil
 }
 
 // name notes a version that an event names, once.

@@ -177,7 +177,7 @@ func (s *Service) late(ctx context.Context, u *models.Upload, o models.Object) e
 	switch u.State {
 	case models.UploadCompleted, models.UploadCommitted:
 		if o.VersionID == u.VersionID {
-			if o.UploadID != u.ID || o.ETag != u.ETag {
+			if (u.ID != "" && o.UploadID != u.ID) || o.ETag != u.ETag {
 				// Only a null version can be other than it was: the bucket keeps none.
 				s.log.ErrorContext(ctx, "a verified object was overwritten in a bucket without versions; its file is not readable any more",
 					"file", u.FileID, "store", u.Store)
