@@ -18,6 +18,7 @@ import (
 
 	"berth/controlplane"
 	"berth/controlplane/reconcile"
+	"berth/controlplane/store"
 	"berth/controlplane/worker"
 	"berth/internal/stack"
 	"berth/models"
@@ -357,9 +358,7 @@ func TestSeededBucket(t *testing.T) {
 			t.Errorf("%d multiparts are noted as %s, want 4", n, q)
 		}
 	}
-	if n := stack.Query[int64](t, s.Stack, "SELECT count(*) FROM condemned"); n != 0 {
-		t.Errorf("%d versions are still condemned", n)
-	}
+	wantSpared(t, s.Stack)
 	runs, err := s.Store.Reconciliations(t.Context(), stack.Main, "", 10)
 	if err != nil || len(runs) != 4 {
 		t.Fatalf("%d runs, error %v", len(runs), err)
@@ -439,6 +438,17 @@ func register(t *testing.T, s *stack.Stack, like models.FileID, key, version str
 	_, err := s.Pool().Exec(t.Context(), `INSERT INTO replicas (id, file_id, store, key, is_primary, state, size, version_id, created_at, updated_at)
 		VALUES ($1, $2, 'main', $3, false, 'ready', 10, $4, now(), now())`, string(models.NewReplicaID()), string(like), key, version)
 	return err
+}
+
+// wantSpared says that a day after the runs nothing is condemned.
+func wantSpared(t *testing.T, s *stack.Stack) {
+	t.Helper()
+	if err := s.Store.Housekeep(t.Context(), s.Clock.Now().Add(store.CondemnedFor), 0, 1000); err != nil {
+		t.Fatal(err)
+	}
+	if n := stack.Query[int64](t, s, "SELECT count(*) FROM condemned"); n != 0 {
+		t.Errorf("%d versions are still condemned", n)
+	}
 }
 
 // A row that comes to have the key between the look and the removal keeps its version.
@@ -614,7 +624,11 @@ func TestOneRunAtATimeAndTheDeadGiveWay(t *testing.T) {
 	if after := s.Snapshot(t); after != before {
 		t.Errorf("changed\nfrom %s\nto   %s", before, after)
 	}
-	// What it had condemned is spared.
+	// What it had condemned is spared, a day later.
+	if err := register(t, s, v.FileID, ourKey(1, ""), "v1"); err == nil {
+		t.Error("what a run may still delete was registered")
+	}
+	wantSpared(t, s)
 	if err := register(t, s, v.FileID, ourKey(1, ""), "v1"); err != nil {
 		t.Errorf("%v", err)
 	}
@@ -653,9 +667,7 @@ func TestAStoppedRunIsMadeUpByTheNext(t *testing.T) {
 			if report := run(t, runner(s), reconcile.Options{}); !report.Clean() || len(listed(t, s)) != 1 {
 				t.Errorf("found %v, listed %v", found(report), listed(t, s))
 			}
-			if n := stack.Query[int64](t, s, "SELECT count(*) FROM condemned"); n != 0 {
-				t.Errorf("%d versions are still condemned", n)
-			}
+			wantSpared(t, s)
 		})
 	}
 }
@@ -826,5 +838,58 @@ func TestCondemnedIsNotImported(t *testing.T) {
 	exec(t, s, `DELETE FROM condemned`)
 	if _, _, err := s.Service.Import(t.Context(), stack.Caller("admin"), req); err != nil {
 		t.Errorf("a spared version: %v", err)
+	}
+}
+
+// lookThen does something after an object was looked at, once.
+type lookThen struct {
+	controlplane.Objects
+	then func()
+}
+
+func (l *lookThen) Head(ctx context.Context, key, version string) (models.Object, error) {
+	o, err := l.Objects.Head(ctx, key, version)
+	if f := l.then; f != nil {
+		l.then = nil
+		f()
+	}
+	return o, err
+}
+
+// An object that was there when an import looked at it, and that reconcile has deleted
+// before the import is recorded, does not become a file.
+func TestDeletedWhileItIsImported(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	complete(t, s, "crc64", 10)
+	put(t, s, ourKey(1, ""), 5)
+	s.Clock.Advance(25 * time.Hour)
+	svc := s.NewService(t, s.Store, &lookThen{s.Objects, func() { run(t, runner(s), reconcile.Options{Repair: true}) }})
+	f, _, err := svc.Import(t.Context(), stack.Caller("admin"), controlplane.ImportRequest{Key: ourKey(1, ""), Owner: "ann", Collection: "default", Name: "a.pdf"})
+	if err == nil {
+		t.Errorf("file %s is %s, and the store holds %v", f.ID, f.State, listed(t, s))
+	}
+}
+
+// A run that is stopped past its lease between its note and its delete, and wakes up, does
+// not delete what was imported meanwhile.
+func TestAWokenRunDeletesNothingThatIsReferenced(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	complete(t, s, "crc64", 10)
+	version := put(t, s, ourKey(1, ""), 5)
+	s.Clock.Advance(25 * time.Hour)
+	imported := false
+	r := runner(s)
+	r.Objects = bucket{Objects: s.Objects, remove: func(ctx context.Context, refs []models.VersionRef) ([]models.DeleteResult, error) {
+		s.Clock.Advance(10 * time.Minute) // stopped
+		run(t, runner(s), reconcile.Options{})
+		_, _, err := s.Service.Import(ctx, stack.Caller("admin"), controlplane.ImportRequest{Key: ourKey(1, ""), Owner: "ann", Collection: "default", Name: "a.pdf"})
+		imported = err == nil
+		return s.Objects.DeleteVersions(ctx, refs)
+	}}
+	_, _ = r.Run(t.Context(), reconcile.Options{Repair: true})
+	if _, err := s.Objects.Head(t.Context(), ourKey(1, ""), version); imported && err != nil {
+		t.Errorf("the version of an active file: %v", err)
 	}
 }

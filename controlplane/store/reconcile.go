@@ -96,8 +96,10 @@ func (t tx) heldRun(id models.RunID) error {
 // removed, and returns the places of those that may be. It is the reference check (F1),
 // in the transaction that notes: a version under a key of which any row stands that is
 // not deleted, is not removed by reconcile; a multipart upload is not while a session
-// may still complete it. A condemned version cannot be registered until Spare or
-// Removed: imports wait for this transaction, and are then refused.
+// may still complete it. A condemned version cannot be registered until Spare, or until
+// its run has ended for CondemnedFor: imports wait for this transaction, and are then
+// refused. That includes one that looked at the object before it was deleted, and what a
+// run may still delete that was stopped, and has been given up for dead.
 func (s *Store) Condemn(ctx context.Context, run models.RunID, store models.StoreName, fs []models.Finding, now time.Time) (places []int, err error) {
 	err = s.within(ctx, "condemn", func(t tx) error {
 		places = nil
@@ -116,7 +118,8 @@ func (s *Store) Condemn(ctx context.Context, run models.RunID, store models.Stor
 				ELSE NOT EXISTS (SELECT 1 FROM uploads u WHERE u.store = @store AND u.key = x.key AND u.state IN `+list(openUploads...)+`
 					AND (u.s3_upload_id IS NULL OR u.s3_upload_id = x.s3_upload_id)) END),
 			doom AS (INSERT INTO condemned (store, key, version_id, run_id)
-				SELECT @store, key, version_id, @run FROM allowed WHERE s3_upload_id = '' ON CONFLICT DO NOTHING),
+				SELECT @store, key, version_id, @run FROM allowed WHERE s3_upload_id = ''
+				ON CONFLICT (store, key, version_id) DO UPDATE SET run_id = EXCLUDED.run_id),
 			told AS (INSERT INTO history (at, file_id, what, subject, from_state, to_state, actor, why, version_id)
 				SELECT @now, file_id, 'object', subject, '', CASE WHEN s3_upload_id = '' THEN 'deleting' ELSE 'aborting' END, @actor, why, version_id FROM allowed)
 			SELECT n FROM allowed ORDER BY n`, a); err != nil {
@@ -130,30 +133,25 @@ func (s *Store) Condemn(ctx context.Context, run models.RunID, store models.Stor
 	return places, err
 }
 
-// Removed notes in the history what is gone, and lifts the condemnation.
+// Removed notes in the history what is gone.
 func (s *Store) Removed(ctx context.Context, run models.RunID, store models.StoreName, fs []models.Finding, now time.Time) error {
-	return s.within(ctx, "note removals", func(t tx) error {
-		if _, err := t.exec(`INSERT INTO history (at, file_id, what, subject, from_state, to_state, actor, why, version_id)
-			SELECT @now, x.file_id, 'object', x.subject, CASE WHEN x.s3_upload_id = '' THEN 'deleting' ELSE 'aborting' END,
-			       CASE WHEN x.s3_upload_id = '' THEN 'deleted' ELSE 'aborted' END, @actor, x.why, x.version_id
-			  FROM (`+findingRows+`) x ORDER BY x.n`, findingArgs(run, store, fs, now)); err != nil {
-			return err
-		}
-		return t.spare(run, store, fs, now)
-	})
+	_, err := s.alone(ctx).exec(`INSERT INTO history (at, file_id, what, subject, from_state, to_state, actor, why, version_id)
+		SELECT @now, x.file_id, 'object', x.subject, CASE WHEN x.s3_upload_id = '' THEN 'deleting' ELSE 'aborting' END,
+		       CASE WHEN x.s3_upload_id = '' THEN 'deleted' ELSE 'aborted' END, @actor, x.why, x.version_id
+		  FROM (`+findingRows+`) x ORDER BY x.n`, findingArgs(run, store, fs, now))
+	return wrap("note removals", err)
 }
 
 // Spare lifts the condemnation of what could not be removed.
 func (s *Store) Spare(ctx context.Context, run models.RunID, store models.StoreName, fs []models.Finding, now time.Time) error {
-	return wrap("spare", s.alone(ctx).spare(run, store, fs, now))
-}
-
-func (t tx) spare(run models.RunID, store models.StoreName, fs []models.Finding, now time.Time) error {
-	_, err := t.exec(`DELETE FROM condemned c USING (`+findingRows+`) x
+	_, err := s.alone(ctx).exec(`DELETE FROM condemned c USING (`+findingRows+`) x
 		WHERE c.store = @store AND c.key = x.key AND c.version_id = x.version_id AND c.run_id = @run AND x.s3_upload_id = ''`,
 		findingArgs(run, store, fs, now))
-	return err
+	return wrap("spare", err)
 }
+
+// CondemnedFor is how long after the end of its run a version stays condemned.
+const CondemnedFor = 24 * time.Hour
 
 // openUploads are the states in which a session may still complete its multipart.
 var openUploads = []models.UploadState{models.UploadInit, models.UploadUploading, models.UploadCompleting, models.UploadCompleted}

@@ -108,7 +108,7 @@ func (s *Store) ensureReap(ctx context.Context, id models.ReplicaID, now time.Ti
 }
 
 // Housekeep keeps what grows without end within bounds: history partitions ahead, expired
-// keys and grants, closed tasks, sent events, and what is older than keep of history,
+// keys and grants, closed tasks, sent events, condemnations, and what is older than keep of history,
 // of steps' verdicts, of foreign versions that are gone, and of the runs of reconcile (keep
 // zero keeps all). At most limit rows of a kind a pass; history
 // goes by whole months.
@@ -131,6 +131,9 @@ func (s *Store) Housekeep(ctx context.Context, now time.Time, keep time.Duration
 		(SELECT id FROM tasks WHERE state IN ('succeeded', 'cancelled') AND closed_at <= @old LIMIT @limit)`, a)
 	run("drop sent events", `DELETE FROM outbox WHERE id IN
 		(SELECT id FROM outbox WHERE state IN ('sent', 'cancelled') AND closed_at <= @old LIMIT @limit)`, a)
+	run("spare what was condemned", `DELETE FROM condemned WHERE (store, key, version_id) IN (SELECT c.store, c.key, c.version_id
+		FROM condemned c JOIN reconciliations r ON r.id = c.run_id WHERE r.finished_at <= @spared LIMIT @limit)`,
+		args{"spared": now.Add(-CondemnedFor), "limit": limit})
 	if keep > 0 {
 		a["before"] = now.Add(-keep)
 		run("drop old verdicts", `DELETE FROM step_results WHERE (file_id, round, step) IN (

@@ -10,17 +10,12 @@ import (
 )
 
 // BeginReconciliation takes the one place of a running reconciliation of a store. A run
-// whose lease is dead is marked failed first, and what it had condemned is spared. ok is
-// false when another runs.
+// whose lease is dead is marked failed first. ok is false when another runs.
 func (s *Store) BeginReconciliation(ctx context.Context, r models.Reconciliation) (ok bool, err error) {
 	err = s.within(ctx, "begin reconciliation", func(t tx) error {
 		var dead []struct{ ID string }
 		if _, err := t.read(&dead, `UPDATE reconciliations SET state = 'failed', last_error = 'died: its lease ran out', finished_at = @now, lease_until = NULL
 			WHERE store = @store AND state = 'running' AND lease_until <= @now RETURNING id`, args{"store": r.Store, "now": r.StartedAt}); err != nil {
-			return err
-		}
-		if _, err := t.exec(`DELETE FROM condemned c USING reconciliations r WHERE c.store = @store AND r.id = c.run_id AND r.state <> 'running'`,
-			args{"store": r.Store}); err != nil {
 			return err
 		}
 		ok, err = t.one(`INSERT INTO reconciliations (id, store, source, repair, state, cutoff, started_at, lease_until)
@@ -48,17 +43,10 @@ func (s *Store) FinishReconciliation(ctx context.Context, r models.Reconciliatio
 	if err != nil {
 		return false, fmt.Errorf("store: finish reconciliation: %w", err)
 	}
-	err = s.within(ctx, "finish reconciliation", func(t tx) error {
-		ok, err = t.one(`UPDATE reconciliations SET state = @to, report = CAST(@report AS jsonb), last_error = @error, finished_at = @now, lease_until = NULL
-			WHERE id = @id AND state = 'running'`,
-			args{"id": r.ID, "to": r.State, "report": string(report), "error": null(r.LastError), "now": r.FinishedAt})
-		if err != nil || !ok {
-			return err
-		}
-		_, err = t.exec(`DELETE FROM condemned WHERE run_id = @id`, args{"id": r.ID})
-		return err
-	})
-	return ok, err
+	ok, err = s.alone(ctx).one(`UPDATE reconciliations SET state = @to, report = CAST(@report AS jsonb), last_error = @error, finished_at = @now, lease_until = NULL
+		WHERE id = @id AND state = 'running'`,
+		args{"id": r.ID, "to": r.State, "report": string(report), "error": null(r.LastError), "now": r.FinishedAt})
+	return ok, wrap("finish reconciliation", err)
 }
 
 // Reconciliations lists the runs of a store ("" for all), newest first; before is
