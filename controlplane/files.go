@@ -13,7 +13,26 @@ func (s *Service) File(ctx context.Context, c models.Caller, id models.FileID) (
 	if err := c.Require(models.ScopeRead); err != nil {
 		return models.File{}, err
 	}
-	return s.file(ctx, c, id)
+	f, _, err := s.lookAt(ctx, c, id)
+	return f, err
+}
+
+// whoever is the caller's tenant, to an admin, who must see what to block and unblock.
+func whoever(c models.Caller) (models.Whose, bool) {
+	return models.Whose{Tenant: c.Tenant, All: true}, admin(c) == nil
+}
+
+// lookAt finds a file of the caller's, and for an admin anybody's of the tenant that is
+// blocked. All else of other owners is absent to admins too.
+func (s *Service) lookAt(ctx context.Context, c models.Caller, id models.FileID) (models.File, models.Whose, error) {
+	f, err := s.file(ctx, c, id)
+	if all, ok := whoever(c); ok && models.ErrorCode(err) == models.CodeNotFound {
+		other, failed := s.records.File(ctx, all, id)
+		if failed != nil || other.State == models.FileBlocked {
+			return other, all, failed
+		}
+	}
+	return f, c.Whose(), err
 }
 
 // Files lists the caller's files, newest first.
@@ -51,7 +70,17 @@ func (s *Service) Files(ctx context.Context, c models.Caller, q FileQuery) (File
 			return FilePage{}, models.Errorf(models.CodeInvalidRequest, "cursor: not one of ours").With("field", "cursor")
 		}
 	}
-	files, err := s.records.Files(ctx, models.FileFilter{Whose: c.Whose(), Collection: q.Collection, State: q.State, Before: before, Limit: limit + 1})
+	whose := c.Whose()
+	if q.All {
+		if err := admin(c); err != nil {
+			return FilePage{}, err
+		}
+		if q.State != models.FileBlocked {
+			return FilePage{}, models.Errorf(models.CodeInvalidRequest, "all: is for the state blocked only").With("field", "all")
+		}
+		whose, _ = whoever(c)
+	}
+	files, err := s.records.Files(ctx, models.FileFilter{Whose: whose, Collection: q.Collection, State: q.State, Before: before, Limit: limit + 1})
 	if err != nil {
 		return FilePage{}, err
 	}
@@ -75,14 +104,18 @@ func pageLimit(n int) (int, error) {
 
 // History reads a file's timeline, oldest first.
 func (s *Service) History(ctx context.Context, c models.Caller, id models.FileID, cursor string, limit int) (HistoryPage, error) {
-	if _, err := s.File(ctx, c, id); err != nil {
+	if err := c.Require(models.ScopeRead); err != nil {
 		return HistoryPage{}, err
 	}
-	limit, err := pageLimit(limit)
+	_, whose, err := s.lookAt(ctx, c, id)
 	if err != nil {
 		return HistoryPage{}, err
 	}
-	entries, next, err := s.records.History(ctx, c.Whose(), id, cursor, limit)
+	limit, err = pageLimit(limit)
+	if err != nil {
+		return HistoryPage{}, err
+	}
+	entries, next, err := s.records.History(ctx, whose, id, cursor, limit)
 	return HistoryPage{Entries: entries, NextCursor: next}, err
 }
 

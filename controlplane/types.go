@@ -111,6 +111,7 @@ type PatchRequest struct {
 type FileQuery struct {
 	Collection string
 	State      models.FileState
+	All        bool   // whoever's of the tenant, of those that are blocked; for admins
 	Cursor     string // opaque, from the page before
 	Limit      int    // 1 to 1000; 0 is 100
 }

@@ -10,6 +10,7 @@ import (
 type Whose struct {
 	Tenant Tenant
 	Owner  Owner
+	All    bool // of the tenant, whoever's: an admin looks
 }
 
 // Whose returns the rows that a caller may touch.

@@ -58,13 +58,20 @@ func (a *API) listFiles(c *gin.Context) {
 }
 
 func fileQuery(r *http.Request) (out controlplane.FileQuery, err error) {
-	q, err := query(r, "collection", "state", "cursor", "limit")
+	q, err := query(r, "collection", "state", "all", "cursor", "limit")
 	if err != nil {
 		return out, err
 	}
 	out.Collection, out.State = q["collection"], models.FileState(q["state"])
 	if _, known := models.Files.Next[out.State]; out.State != "" && !known {
 		return out, invalid("state", "%.40q is not a state of a file", q["state"])
+	}
+	switch q["all"] {
+	case "", "false":
+	case "true":
+		out.All = true
+	default:
+		return out, invalid("all", "is true or false")
 	}
 	out.Cursor, out.Limit, err = page(q)
 	return out, err

@@ -14,6 +14,10 @@ func whoseClause(alias string, w models.Whose, a args) string {
 		return ""
 	}
 	a["tenant"], a["owner"] = w.Tenant, w.Owner
+	if w.All {
+		delete(a, "owner")
+		return " AND " + alias + ".tenant = @tenant"
+	}
 	return " AND " + alias + ".tenant = @tenant AND " + alias + ".owner = @owner"
 }
 
