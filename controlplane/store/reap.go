@@ -67,8 +67,8 @@ func (t tx) reapView(k models.Task) (models.ReapView, error) {
 		Upload    uploadRow `gorm:"embedded"`
 		GraceSecs float64
 	}
-	n, err := t.read(&row, `SELECT `+uploadColumns+`, EXTRACT(epoch FROM u.grace)::float8 AS grace_secs FROM uploads u WHERE u.replica_id = @id`,
-		args{"id": r.ID})
+	n, err := t.read(&row, `SELECT `+uploadColumns+`, EXTRACT(epoch FROM u.grace)::float8 AS grace_secs FROM uploads u
+		WHERE u.file_id = @file AND u.replica_id = @id`, args{"file": r.FileID, "id": r.ID})
 	if err != nil {
 		return models.ReapView{}, err
 	}
