@@ -129,7 +129,7 @@ func (a *API) routes() *gin.Engine {
 	e.GET("/metrics", gin.WrapH(promhttp.HandlerFor(a.Registry, promhttp.HandlerOpts{})))
 	e.GET("/openapi.json", a.openapi)
 
-	quick := a.timeout(a.RequestTimeout)
+	quick, through := a.timeout(a.RequestTimeout), a.through(a.RequestTimeout)
 	e.POST("/v1/notifications/:store", quick, a.notify)
 
 	v1 := e.Group("/v1", a.authenticate, a.limitCaller)
@@ -142,7 +142,7 @@ func (a *API) routes() *gin.Engine {
 
 	v1.POST("/uploads", upload, quick, a.openUpload)
 	v1.GET("/uploads/:id", look, quick, a.showUpload)
-	v1.DELETE("/uploads/:id", upload, quick, once, a.abortUpload)
+	v1.DELETE("/uploads/:id", upload, through, once, a.abortUpload)
 	v1.POST("/uploads/:id/parts", upload, quick, a.signParts)
 	v1.GET("/uploads/:id/parts", look, quick, a.listParts)
 	v1.POST("/uploads/:id/complete", upload, a.timeout(a.CompleteTimeout), a.once(max(partsBody, a.MaxBody)), a.completeUpload)
@@ -151,7 +151,7 @@ func (a *API) routes() *gin.Engine {
 	v1.GET("/files", read, quick, a.listFiles)
 	v1.GET("/files/:id", read, quick, a.showFile)
 	v1.PATCH("/files/:id", upload, quick, once, a.patchFile)
-	v1.DELETE("/files/:id", remove, quick, once, a.deleteFile)
+	v1.DELETE("/files/:id", remove, through, once, a.deleteFile)
 	v1.GET("/files/:id/history", read, quick, a.fileHistory)
 	v1.GET("/files/:id/content", read, quick, a.fileContent)
 	v1.GET("/files/:id/url", read, quick, a.fileURL)

@@ -130,6 +130,17 @@ func (a *API) timeout(d time.Duration) gin.HandlerFunc {
 	}
 }
 
+// through is timeout for what ends something: it is carried out also when the caller goes
+// away meanwhile, as a page does that is closed after a cancel.
+func (a *API) through(d time.Duration) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request.Context()), d)
+		defer cancel()
+		c.Request = c.Request.WithContext(ctx)
+		c.Next()
+	}
+}
+
 // authenticate puts the caller into the exchange, or answers 401 with a sentence
 // that is always the same.
 func (a *API) authenticate(c *gin.Context) {

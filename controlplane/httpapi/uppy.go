@@ -35,7 +35,7 @@ func (a *API) uppyRoutes(e *gin.Engine) {
 		s3.GET("/multipart/:uploadId/batch", quick, a.uppyBatch)
 		s3.GET("/multipart/:uploadId/:partNumber", quick, a.uppySign)
 		s3.POST("/multipart/:uploadId/complete", a.timeout(a.CompleteTimeout), a.uppyComplete)
-		s3.DELETE("/multipart/:uploadId", quick, a.uppyAbort)
+		s3.DELETE("/multipart/:uploadId", a.through(a.RequestTimeout), a.uppyAbort)
 	}
 }
 
