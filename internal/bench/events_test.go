@@ -115,16 +115,14 @@ func consume(b *testing.B, s *stack.Stack, q testkit.SQSInfo, files int) {
 	ctx, cancel := context.WithCancel(b.Context())
 	var done sync.WaitGroup
 	done.Go(func() { c.Run(ctx) })
-	deadline := time.Now().Add(2 * time.Minute)
-	for stack.Query[int64](b, s, "SELECT count(*) FROM outbox") < int64(files) {
-		if time.Now().After(deadline) {
-			b.Error("not all files became active in two minutes")
-			break
+	defer done.Wait()
+	defer cancel()
+	testkit.Eventually(b, 2*time.Minute, func() error {
+		if n := stack.Query[int64](b, s, "SELECT count(*) FROM outbox"); n < int64(files) {
+			return fmt.Errorf("%d of %d files are active", n, files)
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	cancel()
-	done.Wait()
+		return nil
+	})
 }
 
 // each runs do for 0..n-1, atOnce at a time.
