@@ -6,12 +6,13 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
 // Ids are prefixed UUIDv7 text (RFC 9562): time-ordered, so that inserts land at
 // the right edge of their index, and named by type, so that one kind cannot be
-// passed for another.
+// passed for another. Of the ids that one process makes each is greater than all before.
 type (
 	// UploadID names one session of sending one file: upl_….
 	UploadID string
@@ -93,13 +94,35 @@ func newID(prefix string) string {
 	if _, err := rand.Read(b[:]); err != nil {
 		panic(fmt.Sprintf("models: no randomness: %v", err)) // crypto/rand never fails on supported systems
 	}
-	var ms [8]byte
-	binary.BigEndian.PutUint64(ms[:], uint64(time.Now().UnixMilli())) // #nosec G115 -- after 1970
-	copy(b[:6], ms[2:])
-	b[6] = b[6]&0x0f | 0x70
+	at := tick()
+	var head [8]byte
+	binary.BigEndian.PutUint64(head[:], at<<4)
+	copy(b[:6], head[:6])
+	binary.BigEndian.PutUint16(b[6:8], 0x7000|uint16(at&0x0fff)) // #nosec G115 -- twelve bits
 	b[8] = b[8]&0x3f | 0x80
 	h := hex.EncodeToString(b[:])
 	return prefix + h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}
+
+// lastTick is of the newest id that this process made.
+var lastTick atomic.Uint64
+
+// tick returns the time in 4096ths of a millisecond since 1970, which is UUIDv7's 48 bits
+// of milliseconds and, as the fraction of one (RFC 9562, section 6.2, method 3), the 12
+// bits that follow its version. No two calls get the same, and a clock that is set back
+// does not go back here.
+func tick() uint64 {
+	for {
+		now := time.Now()
+		at := uint64(now.UnixMilli())<<12 | uint64(now.Nanosecond()%1e6)<<12/1e6 // #nosec G115 -- after 1970
+		last := lastTick.Load()
+		if at <= last {
+			at = last + 1
+		}
+		if lastTick.CompareAndSwap(last, at) {
+			return at
+		}
+	}
 }
 
 // NewKey makes the object key of one upload: `<prefix><collection>/<32 hex
