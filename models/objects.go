@@ -96,7 +96,24 @@ type SignedPart struct {
 	Size    int64
 	Method  string
 	URL     string
-	Headers map[string]string // those that the client must send; not host, not content-length
+	Headers Headers // those that the client must send; not host, not content-length
+}
+
+// Header is one header of a request, its name in lower case.
+type Header struct{ Name, Value string }
+
+// Headers are the headers of a request, ascending by name. They are a list and no map
+// since ten thousand parts have them in one answer.
+type Headers []Header
+
+// Get returns a header's value, "" if there is none.
+func (h Headers) Get(name string) string {
+	for _, x := range h {
+		if x.Name == name {
+			return x.Value
+		}
+	}
+	return ""
 }
 
 // ObjectEvent is a notification, whatever its format was. Its size and etag are

@@ -51,12 +51,17 @@ func wireUpload(v controlplane.UploadView) wire.Upload {
 	if len(v.Parts) > 0 {
 		out.Parts = make([]wire.SignedPart, len(v.Parts))
 		for i, p := range v.Parts {
-			out.Parts[i] = wire.SignedPart{Number: p.Number, Size: p.Size, Method: p.Method, URL: p.URL, Headers: p.Headers}
-			if p.Headers == nil {
-				out.Parts[i].Headers = map[string]string{}
-			}
+			out.Parts[i] = wireSigned(p)
 		}
 		out.PartsExpireAt = timeOrNil(v.PartsExpireAt)
+	}
+	return out
+}
+
+func wireSigned(p models.SignedPart) wire.SignedPart {
+	out := wire.SignedPart{Number: p.Number, Size: p.Size, Method: p.Method, URL: p.URL, Headers: make(map[string]string, len(p.Headers))}
+	for _, h := range p.Headers {
+		out.Headers[h.Name] = h.Value
 	}
 	return out
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -85,19 +84,13 @@ func appendSignedPart(b []byte, p *models.SignedPart) []byte {
 	b = append(b, `,"url":`...)
 	b = appendString(b, p.URL)
 	b = append(b, `,"headers":{`...)
-	var few [8]string
-	names := few[:0]
-	for name := range p.Headers {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for i, name := range names {
+	for i, h := range p.Headers {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendString(b, name)
+		b = appendString(b, h.Name)
 		b = append(b, ':')
-		b = appendString(b, p.Headers[name])
+		b = appendString(b, h.Value)
 	}
 	return append(b, "}}"...)
 }

@@ -30,7 +30,7 @@ func signedParts(n int) controlplane.Signed {
 				"&X-Amz-Credential=AKIDEXAMPLE%%2F20261130%%2Feu-central-1%%2Fs3%%2Faws4_request&X-Amz-Date=20261130T120000Z&X-Amz-Expires=900"+
 				"&X-Amz-SignedHeaders=content-length%%3Bhost%%3Bx-amz-checksum-sha256&partNumber=%d&uploadId=%s&x-id=UploadPart&X-Amz-Signature=%s",
 				i+1, strings.Repeat("u", 128), strings.Repeat("0123456789abcdef", 4)),
-			Headers: map[string]string{"x-amz-checksum-sha256": "ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0="},
+			Headers: models.Headers{{Name: "x-amz-checksum-sha256", Value: "ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0="}},
 		})
 	}
 	return s
@@ -41,7 +41,7 @@ func TestSignedIsJSON(t *testing.T) {
 	t.Parallel()
 	odd := signedParts(1)
 	odd.Parts[0].URL = "https://x/\"\\\u00e9\n<&>\u2028"
-	odd.Parts[0].Headers = map[string]string{"b": "2", "a": "1", "ü": "\x7f", "d": "", "c": "\t"}
+	odd.Parts[0].Headers = models.Headers{{Name: "a", Value: "1"}, {Name: "b", Value: "2"}, {Name: "c", Value: "\t"}, {Name: "d", Value: ""}, {Name: "ü", Value: "\x7f"}}
 	none := signedParts(1)
 	none.Parts[0].Headers = nil
 	for name, s := range map[string]controlplane.Signed{"none": {}, "one": signedParts(1), "many": signedParts(1000), "odd": odd, "no headers": none} {
@@ -54,10 +54,7 @@ func TestSignedIsJSON(t *testing.T) {
 		}
 		want.ExpiresAt, want.Parts = s.ExpiresAt, []wire.SignedPart{}
 		for _, p := range s.Parts {
-			if p.Headers == nil {
-				p.Headers = map[string]string{}
-			}
-			want.Parts = append(want.Parts, wire.SignedPart(p))
+			want.Parts = append(want.Parts, wireSigned(p))
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", name, got, want)
@@ -140,7 +137,7 @@ func BenchmarkSign10000(b *testing.B) {
 		for b.Loop() {
 			out := wire.SignResponse{ExpiresAt: answer.ExpiresAt, Parts: make([]wire.SignedPart, len(answer.Parts))}
 			for i, p := range answer.Parts {
-				out.Parts[i] = wire.SignedPart(p)
+				out.Parts[i] = wireSigned(p)
 			}
 			e := json.NewEncoder(w)
 			e.SetEscapeHTML(false)

@@ -282,7 +282,7 @@ func TestHeadersOfEveryAnswer(t *testing.T) {
 func TestStatusesOfOpen(t *testing.T) {
 	t.Parallel()
 	s, r := record(t)
-	r.parts = []models.SignedPart{{Number: 1, Size: 3, Method: "PUT", URL: signedURL, Headers: map[string]string{"if-none-match": "*"}}}
+	r.parts = []models.SignedPart{{Number: 1, Size: 3, Method: "PUT", URL: signedURL, Headers: models.Headers{{Name: "if-none-match", Value: "*"}}}}
 	token := tokenFor(t, "ann", "upload")
 	for name, status := range map[string]int{"new": 201, "instant": 200, "resumed": 200, "replayed": 201} {
 		a := s.call("POST", "/v1/uploads", token, wire.OpenRequest{Collection: "c", Name: name, Size: 3}, "Idempotency-Key", "k")
@@ -830,7 +830,7 @@ func TestLogHoldsNoSecrets(t *testing.T) {
 		c.Notify = func(context.Context, models.StoreName, []byte) error { return errors.New("at " + signedURL) }
 	})
 	s.undocumented()
-	r.parts = []models.SignedPart{{Number: 1, Size: 3, Method: "PUT", URL: signedURL, Headers: map[string]string{}}}
+	r.parts = []models.SignedPart{{Number: 1, Size: 3, Method: "PUT", URL: signedURL}}
 	token := tokenFor(t, "ann", allScopes)
 	requests := 0
 	call := func(method, path, token string, body any, header ...string) {

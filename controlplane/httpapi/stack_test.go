@@ -92,7 +92,7 @@ func cut(u wire.Upload, body []byte, n int) []byte {
 
 func deliver(t *testing.T, p wire.SignedPart, body []byte) int {
 	t.Helper()
-	status, err := stack.Send(t.Context(), models.SignedPart(p), body)
+	status, err := stack.Send(t.Context(), stack.Signed(p), body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -412,7 +412,7 @@ func TestOtherBytesAreRefusedByS3(t *testing.T) {
 			other[0] ^= 1
 			for what, b := range map[string][]byte{"other bytes": other, "a byte more": append(bytes.Clone(good), 0), "a byte less": good[1:], "nothing": {}} {
 				// S3 may hang up on a body that it has refused already: no answer is one too.
-				if status, err := stack.Send(t.Context(), models.SignedPart(p), b); err == nil && (status < 400 || status > 499) {
+				if status, err := stack.Send(t.Context(), stack.Signed(p), b); err == nil && (status < 400 || status > 499) {
 					t.Errorf("%s: %s: S3 answered %d", name, what, status)
 				}
 			}

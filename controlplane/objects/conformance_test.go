@@ -170,8 +170,8 @@ func send(t *testing.T, p models.SignedPart, body []byte, change ...func(http.He
 	if err != nil {
 		t.Fatal(err)
 	}
-	for k, v := range p.Headers {
-		req.Header.Set(k, v)
+	for _, h := range p.Headers {
+		req.Header.Set(h.Name, h.Value)
 	}
 	for _, c := range change {
 		c(req.Header)

@@ -46,11 +46,11 @@ func (s *Store) PresignPost(ctx context.Context, spec models.ObjectSpec, minSize
 	}
 	conditions = append(conditions, []any{"content-length-range", minSize, maxSize})
 	for _, h := range objectHeaders(spec, digest) {
-		if h.name == "content-type" {
-			h.name = "Content-Type" // as browsers' forms have it
+		if h.Name == "content-type" {
+			h.Name = "Content-Type" // as browsers' forms have it
 		}
-		fields[h.name] = h.value
-		conditions = append(conditions, map[string]string{h.name: h.value})
+		fields[h.Name] = h.Value
+		conditions = append(conditions, map[string]string{h.Name: h.Value})
 	}
 	conditions = append(conditions, map[string]string{"key": spec.Key})
 	doc, err := json.Marshal(map[string]any{"conditions": conditions, "expiration": t.until.Format(time.RFC3339)})

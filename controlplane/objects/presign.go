@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -67,7 +68,7 @@ func (s *Store) signAnySize(t *stamp, key, s3UploadID string, parts []models.Par
 	out := make([]models.SignedPart, len(parts))
 	for i, p := range parts {
 		q := []pair{{"partNumber", strconv.Itoa(p.Number)}, {"uploadId", s3UploadID}, {"x-id", "UploadPart"}}
-		out[i] = models.SignedPart{Number: p.Number, Size: models.AnySize, Method: "PUT", Headers: map[string]string{},
+		out[i] = models.SignedPart{Number: p.Number, Size: models.AnySize, Method: "PUT",
 			URL: s.signer.sign(t, request{method: "PUT", key: key, query: q})}
 	}
 	return out
@@ -98,21 +99,19 @@ func (s *Store) PresignPut(ctx context.Context, spec models.ObjectSpec, size int
 	if err != nil {
 		return models.SignedPart{}, time.Time{}, err
 	}
-	headers := append(objectHeaders(spec, digest), pair{"if-none-match", "*"})
-	out := models.SignedPart{Number: 1, Size: size, Method: "PUT", Headers: make(map[string]string, len(headers))}
-	for _, h := range headers {
-		out.Headers[h.name] = h.value
-	}
+	headers := append(objectHeaders(spec, digest), models.Header{Name: "if-none-match", Value: "*"})
+	slices.SortFunc(headers, byName)
+	out := models.SignedPart{Number: 1, Size: size, Method: "PUT", Headers: headers}
 	out.URL = s.signer.sign(&t, request{method: "PUT", key: spec.Key, query: []pair{{"x-id", "PutObject"}}, headers: headers, size: size})
 	return out, t.until, nil
 }
 
 // objectHeaders are the headers that an object's properties are set with.
-func objectHeaders(spec models.ObjectSpec, digest []byte) []pair {
-	var h []pair
+func objectHeaders(spec models.ObjectSpec, digest []byte) models.Headers {
+	h := make(models.Headers, 0, 8)
 	add := func(name, value string) {
 		if value != "" {
-			h = append(h, pair{name, value})
+			h = append(h, models.Header{Name: name, Value: value})
 		}
 	}
 	add("content-type", spec.ContentType)

@@ -217,7 +217,7 @@ type pair struct{ name, value string }
 type request struct {
 	method, key string
 	query       []pair
-	headers     []pair
+	headers     models.Headers
 	size        int64
 }
 
@@ -225,15 +225,15 @@ func (g *signer) sign(t *stamp, r request) string {
 	if g.owner != "" {
 		r.query = append(r.query, pair{"x-amz-expected-bucket-owner", g.owner})
 	}
-	slices.SortFunc(r.query, byName)
-	headers := append(slices.Clone(r.headers), pair{"host", g.host})
+	slices.SortFunc(r.query, func(a, b pair) int { return cmp.Compare(a.name, b.name) })
+	headers := append(slices.Clone(r.headers), models.Header{Name: "host", Value: g.host})
 	if r.size > 0 {
-		headers = append(headers, pair{"content-length", strconv.FormatInt(r.size, 10)})
+		headers = append(headers, models.Header{Name: "content-length", Value: strconv.FormatInt(r.size, 10)})
 	}
 	slices.SortFunc(headers, byName)
 	names := make([]string, len(headers))
 	for i, h := range headers {
-		names[i] = h.name
+		names[i] = h.Name
 	}
 	signed := strings.Join(names, ";")
 
@@ -252,9 +252,9 @@ func (g *signer) sign(t *stamp, r request) string {
 	end := len(b)
 	b = append(b, '\n')
 	for _, h := range headers {
-		b = append(b, h.name...)
+		b = append(b, h.Name...)
 		b = append(b, ':')
-		b = append(b, trimAll(h.value)...)
+		b = append(b, trimAll(h.Value)...)
 		b = append(b, '\n')
 	}
 	b = append(b, '\n')
@@ -351,7 +351,7 @@ func (g *signer) signParts(t *stamp, key, uploadID string, parts []models.PartTo
 	tail = append(tail, "&x-id=UploadPart"...)
 	w.tail = tail
 	withDigest := pinned(alg)
-	out := make([]models.SignedPart, len(parts))
+	out, headers := make([]models.SignedPart, len(parts)), make(models.Headers, 0, len(parts))
 	for i := range parts {
 		p := &parts[i]
 		m, h := &w.tmpl[0], loose
@@ -390,9 +390,8 @@ func (g *signer) signParts(t *stamp, key, uploadID string, parts []models.PartTo
 		o := &out[i]
 		o.Number, o.Size, o.Method, o.URL = p.Number, p.Size, "PUT", text[:n]
 		if h != loose {
-			o.Headers = map[string]string{h.checksum: text[n:]}
-		} else {
-			o.Headers = map[string]string{}
+			headers = append(headers, models.Header{Name: h.checksum, Value: text[n:]})
+			o.Headers = headers[len(headers)-1 : len(headers) : len(headers)]
 		}
 	}
 	return out
@@ -428,7 +427,7 @@ func (w *bench) hashFrom(state, rest []byte) {
 	w.sum = w.sha.Sum(w.sum[:0])
 }
 
-func byName(a, b pair) int { return cmp.Compare(a.name, b.name) }
+func byName(a, b models.Header) int { return cmp.Compare(a.Name, b.Name) }
 
 // plain are the bytes that SigV4 leaves as they are.
 var plain = func() (t [256]bool) {
@@ -448,8 +447,11 @@ var hexPairs = func() (t [256][2]byte) {
 }()
 
 func appendHex(b, raw []byte) []byte {
-	for _, c := range raw {
-		b = append(b, hexPairs[c][0], hexPairs[c][1])
+	n := len(b)
+	b = slices.Grow(b, 2*len(raw))[:n+2*len(raw)]
+	out := b[n:]
+	for i, c := range raw {
+		*(*[2]byte)(out[2*i:]) = hexPairs[c]
 	}
 	return b
 }

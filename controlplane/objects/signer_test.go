@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -90,7 +91,7 @@ var (
 )
 
 // same fails unless URL and headers are those that the SDK makes.
-func same(t *rapid.T, url string, headers map[string]string, want *v4.PresignedHTTPRequest) {
+func same(t *rapid.T, url string, headers models.Headers, want *v4.PresignedHTTPRequest) {
 	t.Helper()
 	if url != want.URL {
 		t.Fatalf("URL\n got %s\nwant %s", url, want.URL)
@@ -101,9 +102,12 @@ func same(t *rapid.T, url string, headers map[string]string, want *v4.PresignedH
 			continue
 		}
 		n++
-		if got := headers[strings.ToLower(name)]; got != v[0] {
+		if got := headers.Get(strings.ToLower(name)); got != v[0] {
 			t.Fatalf("header %s: got %q, want %q", name, got, v[0])
 		}
+	}
+	if !slices.IsSortedFunc(headers, byName) {
+		t.Fatalf("headers not ascending: %v", headers)
 	}
 	if n != len(headers) {
 		t.Fatalf("headers %v, the SDK signs %v", headers, want.SignedHeader)
@@ -247,10 +251,10 @@ func TestEmptyPutIsTheSDKSigners(t *testing.T) {
 		t.Fatal(err)
 	}
 	req, _ := http.NewRequest(http.MethodPut, "http://127.0.0.1:7070/bucket/a%20b?x-id=PutObject&X-Amz-Expires=3600", nil)
-	for k, v := range got.Headers {
-		req.Header.Set(k, v)
+	for _, h := range got.Headers {
+		req.Header.Set(h.Name, h.Value)
 	}
-	if len(got.Headers) != 4 || got.Headers["content-type"] != "text/plain" || got.Headers["x-amz-checksum-sha256"] == "" {
+	if len(got.Headers) != 4 || got.Headers.Get("content-type") != "text/plain" || got.Headers.Get("x-amz-checksum-sha256") == "" {
 		t.Fatalf("headers %v", got.Headers)
 	}
 	c, _ := cfg.Credentials.Retrieve(t.Context())
@@ -302,7 +306,7 @@ func TestNoChecksumInAQuery(t *testing.T) {
 					t.Errorf("%s: the query holds %s, where S3 does not enforce it", alg, name)
 				}
 			}
-			if p.Headers[alg.Header()] == "" || !strings.Contains(u.Query().Get("X-Amz-SignedHeaders"), alg.Header()) {
+			if p.Headers.Get(alg.Header()) == "" || !strings.Contains(u.Query().Get("X-Amz-SignedHeaders"), alg.Header()) {
 				t.Errorf("%s: not a signed header: %v", alg, p.Headers)
 			}
 		}

@@ -25,6 +25,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"berth/client/wire"
 	"berth/cmd/berthd/config"
 	"berth/internal/stack"
 	"berth/internal/testkit"
@@ -308,11 +309,7 @@ type soakUpload struct {
 	FileID string `json:"file_id"`
 	State  string
 	File   struct{ ID string } // once committed; another's, where the same was there already
-	Parts  []struct {
-		Number      int
-		Method, URL string
-		Headers     map[string]string
-	}
+	Parts  []wire.SignedPart
 }
 
 // client lives one life after another.
@@ -358,8 +355,7 @@ func (s *soak) life(ctx context.Context, owner string) {
 	if gone(10) || len(u.Parts) == 0 {
 		return
 	}
-	part := models.SignedPart{Method: u.Parts[0].Method, URL: u.Parts[0].URL, Headers: u.Parts[0].Headers}
-	if _, err := stack.Send(ctx, part, content); err != nil {
+	if _, err := stack.Send(ctx, stack.Signed(u.Parts[0]), content); err != nil {
 		return
 	}
 	s.count("sends")

@@ -7,13 +7,16 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"berth/client/wire"
 	"berth/controlplane"
 	"berth/controlplane/objects"
 	"berth/controlplane/store"
@@ -121,14 +124,23 @@ func Caller(owner string) models.Caller {
 		Scopes: []models.Scope{models.ScopeUpload, models.ScopeRead, models.ScopeDelete, models.ScopeAdmin}}
 }
 
+// Signed is a signed request as the API answered it.
+func Signed(w wire.SignedPart) models.SignedPart {
+	p := models.SignedPart{Number: w.Number, Size: w.Size, Method: w.Method, URL: w.URL}
+	for _, name := range slices.Sorted(maps.Keys(w.Headers)) {
+		p.Headers = append(p.Headers, models.Header{Name: name, Value: w.Headers[name]})
+	}
+	return p
+}
+
 // Send sends a body with a signed request, exactly as given, and returns S3's status.
 func Send(ctx context.Context, p models.SignedPart, body []byte) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, p.Method, p.URL, bytes.NewReader(body))
 	if err != nil {
 		return 0, err
 	}
-	for k, v := range p.Headers {
-		req.Header.Set(k, v)
+	for _, h := range p.Headers {
+		req.Header.Set(h.Name, h.Value)
 	}
 	req.ContentLength = int64(len(body))
 	resp, err := http.DefaultClient.Do(req)

@@ -140,8 +140,8 @@ func (p *probing) sendHalf(ctx context.Context, r models.SignedPart) error {
 	if err != nil {
 		return errors.New("the signed URL is none")
 	}
-	for name, v := range r.Headers {
-		req.Header.Set(name, v)
+	for _, h := range r.Headers {
+		req.Header.Set(h.Name, h.Value)
 	}
 	req.ContentLength = cutAnnounced
 	// A connection of its own, and of HTTP/1.1: it is broken on purpose.

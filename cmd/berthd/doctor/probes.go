@@ -72,8 +72,8 @@ func (p *probing) send(ctx context.Context, r models.SignedPart, body []byte) (a
 	if err != nil {
 		return answer{}, errors.New("the signed URL is none")
 	}
-	for name, v := range r.Headers {
-		req.Header.Set(name, v)
+	for _, h := range r.Headers {
+		req.Header.Set(h.Name, h.Value)
 	}
 	if p.cors.origin != "" {
 		req.Header.Set("Origin", p.cors.origin)
@@ -300,13 +300,10 @@ func (p *probing) corsInEarnest(ctx context.Context, signed models.SignedPart, p
 	if err != nil {
 		return
 	}
-	names := slices.Sorted(func(yield func(string) bool) {
-		for name := range signed.Headers {
-			if !yield(name) {
-				return
-			}
-		}
-	})
+	var names []string // ascending, as a browser names them
+	for _, h := range signed.Headers {
+		names = append(names, h.Name)
+	}
 	req.Header.Set("Origin", p.cors.origin)
 	req.Header.Set("Access-Control-Request-Method", signed.Method)
 	req.Header.Set("Access-Control-Request-Headers", strings.Join(names, ","))
