@@ -81,6 +81,9 @@ func (s *Service) SetCollections(cols map[string]models.Collection) error {
 	return nil
 }
 
+// Limited are the collections that limit or dedupe now.
+func (s *Service) Limited() []string { return models.Limited(*s.collections.Load()) }
+
 // Ready tells whether the database answers.
 func (s *Service) Ready(ctx context.Context) error { return s.records.Ping(ctx) }
 

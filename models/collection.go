@@ -1,6 +1,9 @@
 package models
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Collection is a named policy for files. It comes from the configuration and is
 // immutable while it is used.
@@ -49,4 +52,16 @@ type Step struct {
 // where it limits or dedupes.
 func (c *Collection) Guarded() bool {
 	return c.MaxFiles > 0 || c.MaxBytes > 0 || c.MaxOpen > 0 || c.Dedupe != DedupeNone
+}
+
+// Limited are the names of the collections that quotas are kept for, in order.
+func Limited(cols map[string]Collection) []string {
+	var names []string
+	for name, c := range cols {
+		if c.Guarded() {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

@@ -72,7 +72,7 @@ func (a *app) workers(ctx context.Context, c *config.Config, log *slog.Logger, r
 		},
 	}
 	if every := c.Worker.Reconcile.Std(); every > 0 {
-		a.loops["reconcile"] = reconcileLoop(every, c, log, registry, db, stores, metrics.Beat).Run
+		a.loops["reconcile"] = reconcileLoop(every, c, log, registry, db, stores, service.Limited, metrics.Beat).Run
 	}
 	a.loops["reap"], a.loops["repair"] = reap.Run, repair.Run
 	a.loops["process"] = a.processLoop(c, log, metrics, wakers, owner, db, stores, service)

@@ -56,7 +56,7 @@ func (r reconcileCmd) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	runners := reconcilers(c, newLog(c.Log, s.err), nil, db, stores)
+	runners := reconcilers(c, newLog(c.Log, s.err), nil, db, stores, func() []string { return models.Limited(c.Policies()) })
 	var errs []error
 	for _, name := range names {
 		report, err := runners[name].Run(ctx, reconcile.Options{Repair: r.Repair, OlderThan: r.OlderThan.Std(), Inventory: r.Inventory, Most: r.Most})
@@ -95,11 +95,12 @@ func (r reconcileCmd) print(s streams, report models.ReconcileReport) error {
 }
 
 // reconcilers are one for each store, by name. reg may be nil.
-func reconcilers(c *config.Config, log *slog.Logger, reg prometheus.Registerer, db *store.Store, stores map[models.StoreName]*objects.Store) map[string]*reconcile.Runner {
+func reconcilers(c *config.Config, log *slog.Logger, reg prometheus.Registerer, db *store.Store, stores map[models.StoreName]*objects.Store,
+	limited func() []string) map[string]*reconcile.Runner {
 	metrics := reconcile.NewMetrics(reg)
 	out := make(map[string]*reconcile.Runner, len(stores))
 	for name, o := range stores {
-		out[string(name)] = &reconcile.Runner{Store: name, Prefix: c.Stores[string(name)].Prefix, Records: db, Objects: o, Now: utcNow,
+		out[string(name)] = &reconcile.Runner{Store: name, Prefix: c.Stores[string(name)].Prefix, Records: db, Objects: o, Limited: limited, Now: utcNow,
 			Log: log, Metrics: metrics}
 	}
 	return out
@@ -112,9 +113,9 @@ const reconcileTick = 10 * time.Minute
 // reconcileLoop runs what is due, every so often; it only reports. Several processes may
 // have it: one runs, the others show its findings.
 func reconcileLoop(every time.Duration, c *config.Config, log *slog.Logger, reg prometheus.Registerer, db *store.Store,
-	stores map[models.StoreName]*objects.Store, beat func(string, time.Time)) *worker.Loop {
+	stores map[models.StoreName]*objects.Store, limited func() []string, beat func(string, time.Time)) *worker.Loop {
 	d := &reconcile.Daily{Every: every}
-	runners := reconcilers(c, log, reg, db, stores)
+	runners := reconcilers(c, log, reg, db, stores, limited)
 	for _, name := range slices.Sorted(maps.Keys(runners)) {
 		d.Runners = append(d.Runners, runners[name])
 	}

@@ -113,10 +113,11 @@ func (p *pass) refuse(f models.Finding, why string) {
 // counters compares the counters with the rows and, if asked to, counts again.
 func (p *pass) counters(ctx context.Context) error {
 	var next models.Drift
+	limited := p.limited()
 	for more := true; more; {
 		var found []models.Drift
 		var err error
-		if found, next, more, err = p.Records.Drift(ctx, p.Store, next, driftRows); err != nil {
+		if found, next, more, err = p.Records.Drift(ctx, p.Store, limited, next, driftRows); err != nil {
 			return err
 		}
 		for _, d := range found {
@@ -132,7 +133,7 @@ func (p *pass) counters(ctx context.Context) error {
 			p.Log.Warn("reconcile: a counter is not what the rows say, and is counted again", "counter", d.Counter, "tenant", d.Tenant,
 				"owner", d.Owner, "collection", d.Collection, "store", d.Store, "count", d.Count, "real_count", d.RealCount,
 				"bytes", d.Bytes, "real_bytes", d.RealBytes)
-			if _, _, err := p.Records.MendDrift(ctx, d); err != nil {
+			if _, _, err := p.Records.MendDrift(ctx, d, limited); err != nil {
 				return err
 			}
 			p.report.Mended(models.FindCounterDrift)

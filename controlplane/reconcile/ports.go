@@ -25,8 +25,8 @@ type Records interface {
 	NoteForeign(ctx context.Context, f models.ForeignVersion, now time.Time) error
 	EnsureReap(ctx context.Context, id models.ReplicaID, now time.Time) error
 
-	Drift(ctx context.Context, store models.StoreName, after models.Drift, rows int) (found []models.Drift, next models.Drift, more bool, err error)
-	MendDrift(ctx context.Context, d models.Drift) (found models.Drift, ok bool, err error)
+	Drift(ctx context.Context, store models.StoreName, limited []string, after models.Drift, rows int) (found []models.Drift, next models.Drift, more bool, err error)
+	MendDrift(ctx context.Context, d models.Drift, limited []string) (found models.Drift, ok bool, err error)
 }
 
 // Objects is what reconcile needs of a store. Listings are in the order of the keys'

@@ -26,7 +26,8 @@ type Runner struct {
 	Prefix  string // that Berth owns in the bucket
 	Records Records
 	Objects Objects
-	MinAge  time.Duration // of a cut-off, where it is more than models.MinReconcileAge
+	Limited func() []string // the collections that limit or dedupe now; nil: those that always did
+	MinAge  time.Duration   // of a cut-off, where it is more than models.MinReconcileAge
 	Now     func() time.Time
 	Log     *slog.Logger
 	Metrics *Metrics
@@ -38,6 +39,13 @@ type Options struct {
 	OlderThan time.Duration // 0: models.DefaultReconcileAge
 	Inventory string        // the key of a manifest; "": list the bucket
 	Most      int64         // removals; 0: DefaultMost
+}
+
+func (r *Runner) limited() []string {
+	if r.Limited == nil {
+		return nil
+	}
+	return r.Limited()
 }
 
 // errLost ends a run that was given up for dead.

@@ -2,22 +2,29 @@ package store
 
 import (
 	"context"
+	"slices"
 
 	"berth/models"
 )
 
-// quotaDrift compares quotas with the files that are counted in them, of the owners after
-// one and up to another. It is one statement, hence one snapshot; and since every
+// quotaDrift compares quotas with the files that are counted in them, or should be since
+// their collection has a limit by now, of the owners after one and up to another. It is one statement, hence one snapshot; and since every
 // transaction that changes the one changes the other, a difference in it is drift and never
 // a change in flight.
 const quotaDrift = `SELECT 'quotas' AS counter, COALESCE(q.tenant, f.tenant) AS tenant, COALESCE(q.owner, f.owner) AS owner,
 		COALESCE(q.collection, f.collection) AS collection, COALESCE(q.files, 0) AS count, COALESCE(q.bytes, 0) AS bytes,
 		COALESCE(q.open, 0) AS open, COALESCE(f.n, 0) AS real_count, COALESCE(f.b, 0) AS real_bytes, COALESCE(f.o, 0) AS real_open
 	FROM (SELECT * FROM quotas WHERE ` + ownersBetween + `) q FULL JOIN (SELECT tenant, owner, collection, count(*) AS n, sum(size)::bigint AS b,
-			count(*) FILTER (WHERE state = 'preparing') AS o FROM files WHERE guarded AND ` + ownersBetween + ` GROUP BY 1, 2, 3) f
+			count(*) FILTER (WHERE state = 'preparing') AS o FROM files WHERE ` + counted + ` AND ` + ownersBetween + ` GROUP BY 1, 2, 3) f
 	  ON f.tenant = q.tenant AND f.owner = q.owner AND f.collection = q.collection
 	WHERE (COALESCE(q.files, 0), COALESCE(q.bytes, 0), COALESCE(q.open, 0)) IS DISTINCT FROM (COALESCE(f.n, 0), COALESCE(f.b, 0), COALESCE(f.o, 0))
 	ORDER BY 2, 3, 4`
+
+// counted are the files that quotas are about: those that are counted, and the living ones
+// of the collections in @limited, which are to be.
+const counted = `(guarded OR (collection = ANY(CAST(@limited AS text[])) AND ` + livingFile + `))`
+
+const livingFile = `state IN ('preparing', 'processing', 'active', 'blocked')`
 
 const ownersBetween = `(tenant, owner) > (CAST(@tenant AS text), CAST(@owner AS text)) AND (tenant, owner) <= (CAST(@to_tenant AS text), CAST(@to_owner AS text))`
 
@@ -42,7 +49,9 @@ func (r *driftRow) model() models.Drift {
 // quotas, a page of owners at a time. A page is made of about so many rows, all of an
 // owner's in the same, so that a pass over all pages reads each row a few times, however
 // many pages there are. next is where the next page begins; more is false after the last.
-func (s *Store) Drift(ctx context.Context, store models.StoreName, after models.Drift, rows int) (found []models.Drift, next models.Drift, more bool, err error) {
+// limited are the collections that have limits now: of those all counts that lives, also
+// what was opened when they had none.
+func (s *Store) Drift(ctx context.Context, store models.StoreName, limited []string, after models.Drift, rows int) (found []models.Drift, next models.Drift, more bool, err error) {
 	var drifts []driftRow
 	if after == (models.Drift{}) {
 		if _, err := s.alone(ctx).read(&drifts, usageDrift, args{"store": store}); err != nil {
@@ -63,7 +72,7 @@ func (s *Store) Drift(ctx context.Context, store models.StoreName, after models.
 		next, more = models.Drift{Tenant: models.Tenant(to.Tenant), Owner: models.Owner(to.Owner)}, true
 		var quotas []driftRow
 		if _, err := s.alone(ctx).read(&quotas, quotaDrift,
-			args{"tenant": after.Tenant, "owner": after.Owner, "to_tenant": to.Tenant, "to_owner": to.Owner}); err != nil {
+			args{"tenant": after.Tenant, "owner": after.Owner, "to_tenant": to.Tenant, "to_owner": to.Owner, "limited": textArray(limited)}); err != nil {
 			return nil, next, false, wrap("drift of quotas", err)
 		}
 		drifts = append(drifts, quotas...)
@@ -77,34 +86,56 @@ func (s *Store) Drift(ctx context.Context, store models.StoreName, after models.
 
 // MendDrift counts one counter again, in one transaction, and returns it as it was found
 // there; ok is false when it was right by then.
-func (s *Store) MendDrift(ctx context.Context, d models.Drift) (found models.Drift, ok bool, err error) {
+func (s *Store) MendDrift(ctx context.Context, d models.Drift, limited []string) (found models.Drift, ok bool, err error) {
 	err = s.within(ctx, "mend "+d.Counter, func(t tx) error {
-		var row driftRow
 		if d.Counter == "store_usage" {
 			found, ok, err = t.mendUsage(d.Store)
 			return err
 		}
 		// The owner guard first: nobody changes what the owner has while it is counted.
-		a := args{"tenant": d.Tenant, "owner": d.Owner, "collection": d.Collection}
 		if err := t.guardOwner(models.Upload{Tenant: d.Tenant, Owner: d.Owner, Collection: d.Collection}); err != nil {
 			return err
 		}
-		if _, err := t.read(&row, `SELECT 'quotas' AS counter, q.tenant, q.owner, q.collection, q.files AS count, q.bytes, q.open,
-				COALESCE(f.n, 0) AS real_count, COALESCE(f.b, 0) AS real_bytes, COALESCE(f.o, 0) AS real_open
-			FROM quotas q, (SELECT count(*) AS n, sum(size)::bigint AS b, count(*) FILTER (WHERE state = 'preparing') AS o FROM files
-				WHERE guarded AND tenant = @tenant AND owner = @owner AND collection = @collection) f
-			WHERE q.tenant = @tenant AND q.owner = @owner AND q.collection = @collection`, a); err != nil {
-			return err
+		a := args{"tenant": d.Tenant, "owner": d.Owner, "collection": d.Collection}
+		if slices.Contains(limited, d.Collection) {
+			if _, err := t.adopt(a); err != nil {
+				return err
+			}
 		}
-		found = row.model()
-		if ok = found.Count != found.RealCount || found.Bytes != found.RealBytes || found.Open != found.RealOpen; !ok {
-			return nil
-		}
-		a["files"], a["bytes"], a["open"] = found.RealCount, found.RealBytes, found.RealOpen
-		return t.must(`UPDATE quotas SET files = @files, bytes = @bytes, open = @open WHERE tenant = @tenant AND owner = @owner AND collection = @collection`,
-			a, "quota counted again")
+		found, ok, err = t.countAgain(a)
+		return err
 	})
 	return found, ok, err
+}
+
+// adopt has the owner's living files counted that were opened when the collection had no
+// limit, and returns how many. They are in quotas only after countAgain. The caller holds
+// the owner guard.
+//
+// Whoever ends such a file meanwhile did not know of the guard and took the file first. Two
+// of those can meet crosswise; the database ends one of them, and it begins again.
+func (t tx) adopt(owner args) (int64, error) {
+	return t.exec(`UPDATE files SET guarded = true WHERE tenant = @tenant AND owner = @owner AND collection = @collection AND NOT guarded AND `+livingFile, owner)
+}
+
+// countAgain sets an owner's row to what the files say, and returns it as it was; ok is
+// false when it was right. The caller holds the owner guard.
+func (t tx) countAgain(owner args) (found models.Drift, ok bool, err error) {
+	var row driftRow
+	if _, err := t.read(&row, `SELECT 'quotas' AS counter, q.tenant, q.owner, q.collection, q.files AS count, q.bytes, q.open,
+			COALESCE(f.n, 0) AS real_count, COALESCE(f.b, 0) AS real_bytes, COALESCE(f.o, 0) AS real_open
+		FROM quotas q, (SELECT count(*) AS n, sum(size)::bigint AS b, count(*) FILTER (WHERE state = 'preparing') AS o FROM files
+			WHERE guarded AND tenant = @tenant AND owner = @owner AND collection = @collection) f
+		WHERE q.tenant = @tenant AND q.owner = @owner AND q.collection = @collection`, owner); err != nil {
+		return found, false, err
+	}
+	found = row.model()
+	if ok = found.Count != found.RealCount || found.Bytes != found.RealBytes || found.Open != found.RealOpen; !ok {
+		return found, false, nil
+	}
+	return found, true, t.must(`UPDATE quotas SET files = @files, bytes = @bytes, open = @open WHERE tenant = @tenant AND owner = @owner AND collection = @collection`,
+		args{"tenant": found.Tenant, "owner": found.Owner, "collection": found.Collection,
+			"files": found.RealCount, "bytes": found.RealBytes, "open": found.RealOpen}, "quota counted again")
 }
 
 // correctionSlot is the slot of store_usage_slots that takes corrections. No backend

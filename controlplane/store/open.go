@@ -154,12 +154,22 @@ func (t tx) answered(o models.Opening, id string, status int) error {
 }
 
 // guardOwner locks the owner's row of the collection, making it if need be. All doors
-// that change what an owner has go through it, first.
+// that change what an owner has go through it, first. A row that is made counts what the
+// owner has from before the collection had a limit.
 func (t tx) guardOwner(u models.Upload) error {
-	_, err := t.exec(`INSERT INTO quotas AS q (tenant, owner, collection, files, bytes)
+	a := args{"tenant": u.Tenant, "owner": u.Owner, "collection": u.Collection}
+	var row struct{ Made bool }
+	// A row that was there has been locked by then, which its xmax tells.
+	if _, err := t.read(&row, `INSERT INTO quotas AS q (tenant, owner, collection, files, bytes)
 		VALUES (@tenant, @owner, @collection, 0, 0)
-		ON CONFLICT (tenant, owner, collection) DO UPDATE SET files = q.files`,
-		args{"tenant": u.Tenant, "owner": u.Owner, "collection": u.Collection})
+		ON CONFLICT (tenant, owner, collection) DO UPDATE SET files = q.files RETURNING xmax = 0 AS made`, a); err != nil || !row.Made {
+		return err
+	}
+	n, err := t.adopt(a)
+	if err != nil || n == 0 {
+		return err
+	}
+	_, _, err = t.countAgain(a)
 	return err
 }
 
@@ -249,7 +259,7 @@ func (t tx) living(tenant models.Tenant, owner models.Owner, collection, identit
 	var f fileRow
 	n, err := t.read(&f, `SELECT `+fileColumns+` FROM files f
 		WHERE f.tenant = @tenant AND f.owner = @owner AND f.collection = @collection AND f.identity = @identity
-		  AND f.identity IS NOT NULL AND f.state IN ('preparing', 'processing', 'active', 'blocked')`,
+		  AND f.identity IS NOT NULL AND f.`+livingFile,
 		args{"tenant": tenant, "owner": owner, "collection": collection, "identity": identity})
 	return f.model(), n == 1, err
 }

@@ -91,7 +91,7 @@ func TestDriftByPages(t *testing.T) {
 		for more := true; more; pages++ {
 			var found []models.Drift
 			var err error
-			if found, next, more, err = s.Store.Drift(t.Context(), stack.Main, next, rows); err != nil {
+			if found, next, more, err = s.Store.Drift(t.Context(), stack.Main, nil, next, rows); err != nil {
 				t.Fatal(err)
 			}
 			for _, d := range found {
