@@ -775,14 +775,12 @@ export class Upload extends EventTarget {
 
   /** Leaves nothing behind; what cannot be aborted ends by itself. */
   async #abandon() {
-    await this.#forget();
     const up = this.upload;
-    if (!up?.id || up.instant || !["init", "uploading"].includes(up.state)) return;
-    try {
-      await this.#client.api.abort(up.id);
-    } catch {
-      // its deadline does it
-    }
+    const open = up?.id && !up.instant && ["init", "uploading"].includes(up.state);
+    // Asked for first, with nothing waited for: once it is, it outlives the page.
+    const aborted = open ? this.#client.api.abort(up.id).catch(() => {}) : null; // else its deadline does it
+    await this.#forget();
+    await aborted;
   }
 }
 

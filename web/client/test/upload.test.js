@@ -201,6 +201,31 @@ test("cancel aborts at the server, at any time", async () => {
   }
 });
 
+test("who sees it cancelled may leave: the server has been asked by then", async () => {
+  const f = new Fake({ singleMax: 0 });
+  f.onPut = (part, n, progress, signal) => {
+    progress(1);
+    return new Promise((_, no) => signal.addEventListener("abort", () => no(signal.reason)));
+  };
+  const c = f.client();
+  const u = c.upload(file("01234567"));
+  await until(u, () => u.sent > 0);
+  let forgotten;
+  c.state.remove = () => new Promise((ok) => (forgotten = ok)); // storage takes its time
+  let asked;
+  const seen = () => u.state === "cancelled" && (asked ??= names(f).includes("DELETE /ID"));
+  u.addEventListener("progress", seen);
+  u.addEventListener("state", seen);
+  u.cancel();
+  while (u.state !== "cancelled" || !forgotten) {
+    await new Promise(setImmediate);
+    seen();
+  }
+  forgotten();
+  assert.equal(await code(u), "CANCELLED");
+  assert.equal(asked, true);
+});
+
 test("a signal cancels; one that was given before begins nothing", async () => {
   const f = new Fake();
   assert.equal(await code(f.client().upload(file("abc"), { signal: AbortSignal.abort() })), "CANCELLED");
