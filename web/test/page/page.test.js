@@ -352,7 +352,8 @@ describe('the page', () => {
       assert.ok(wide <= 0, `${name}: ${wide} pixels too wide`)
       for (const n of [film.name, raw.name]) await page.getByRole('button', { name: `Cancel: ${n}` }).click()
       for (const n of [film.name, raw.name]) await state(page, n, 'Cancelled')
-      await page.close()
+      await page.close() // what the server was asked outlives the page, not the profile
+      await eventually('both aborted', async () => !(await files(ann)).some((f) => [film.name, raw.name].includes(f.name) && f.state === 'preparing'))
     }
     await faults({})
   })
