@@ -62,6 +62,9 @@ const (
 	TaskReap      TaskKind = "reap"
 )
 
+// TaskKinds are all of them.
+var TaskKinds = []TaskKind{TaskReplicate, TaskProcess, TaskReap}
+
 // OutboxState is where an event for others stands.
 type OutboxState string
 

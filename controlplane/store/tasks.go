@@ -342,16 +342,22 @@ func (s *Store) TaskOf(ctx context.Context, tenant models.Tenant, id models.Task
 	return wrap("task", err)
 }
 
-// TaskStats counts tasks by kind and state, the closed ones of the last day only.
+// TaskStats counts the tasks that are due, at work or failed, by kind and state.
 func (s *Store) TaskStats(ctx context.Context, now time.Time) ([]models.TaskStats, error) {
 	var rows []struct {
 		Kind, State string
 		Count       int64
 		Oldest      *time.Time
 	}
-	if _, err := s.alone(ctx).read(&rows, `SELECT kind, state, count(*) AS count, min(CASE state WHEN 'running' THEN lease_until ELSE run_at END) AS oldest
-		FROM tasks WHERE state IN ('running', 'failed') OR (state = 'pending' AND run_at <= @now) GROUP BY kind, state`,
-		args{"now": now}); err != nil {
+	// Kind by kind, as the indexes are: over all of them it would be a walk through every task that waits.
+	if _, err := s.alone(ctx).read(&rows, `SELECT k.kind, 'pending' AS state, x.count, x.oldest FROM unnest(CAST(@kinds AS text[])) k (kind), LATERAL (
+				SELECT count(*) AS count, min(t.run_at) AS oldest FROM tasks t WHERE t.kind = k.kind AND t.state = 'pending' AND t.run_at <= @now) x WHERE x.count > 0
+		UNION ALL
+		SELECT k.kind, 'running', x.count, x.oldest FROM unnest(CAST(@kinds AS text[])) k (kind), LATERAL (
+				SELECT count(*) AS count, min(t.lease_until) AS oldest FROM tasks t WHERE t.kind = k.kind AND t.state = 'running') x WHERE x.count > 0
+		UNION ALL
+		SELECT kind, 'failed', count(*), min(run_at) FROM tasks WHERE state = 'failed' GROUP BY kind`,
+		args{"now": now, "kinds": textArray(models.TaskKinds)}); err != nil {
 		return nil, wrap("task stats", err)
 	}
 	out := make([]models.TaskStats, len(rows))

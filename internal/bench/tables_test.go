@@ -81,35 +81,9 @@ func BenchmarkFullTables(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// filled is a database with n active files, their uploads, replicas and cancelled reap
-// tasks, and some tasks that are due.
 func filled(b *testing.B, n int) *stack.Stack {
 	b.Helper()
 	s := stack.New(b)
-	const id = "lpad(to_hex(i), 36, '0')"
-	for _, q := range []string{
-		"ALTER TABLE replicas DISABLE TRIGGER USER", "ALTER TABLE tasks DISABLE TRIGGER USER",
-		`INSERT INTO files (id, tenant, owner, collection, name, size, part_size, content_type, state, version_id, upload_id, created_at, updated_at, activated_at)
-			SELECT 'fil_' || ` + id + `, 'default', 'own-' || i % 1000, 'default', 'a', 10, 10, 'a/b', 'active', 'v', 'upl_' || ` + id + `, now(), now(), now() FROM generate_series(0, $1::int - 1) i`,
-		`INSERT INTO replicas (id, file_id, store, key, is_primary, state, size, version_id, etag, created_at, updated_at)
-			SELECT 'rep_' || ` + id + `, 'fil_' || ` + id + `, 'main', 'b/default/' || md5(i::text), true, 'ready', 10, 'v', 'e', now(), now() FROM generate_series(0, $1::int - 1) i`,
-		`INSERT INTO uploads (id, tenant, owner, collection, file_id, replica_id, state, method, size, part_size, part_count, commit_mode, store, key,
-				content_type, grace, expires_at, hard_expires_at, version_id, completed_at, closed_at, created_at, updated_at)
-			SELECT 'upl_' || ` + id + `, 'default', 'own-' || i % 1000, 'default', 'fil_' || ` + id + `, 'rep_' || ` + id + `, 'committed', 'single', 10, 10, 1, 'auto', 'main',
-				'b/default/' || md5(i::text), 'a/b', '1 hour', now(), now(), 'v', now(), now(), now(), now() FROM generate_series(0, $1::int - 1) i`,
-		`INSERT INTO tasks (id, kind, target, file_id, state, run_at, max_attempts, created_at, updated_at, closed_at)
-			SELECT 'tsk_' || ` + id + `, 'reap', 'rep_' || ` + id + `, 'fil_' || ` + id + `, CASE WHEN i % 20 = 0 THEN 'pending' ELSE 'cancelled' END, now() - interval '1 hour', 10, now(), now(),
-				CASE WHEN i % 20 = 0 THEN NULL ELSE now() END FROM generate_series(0, $1::int - 1) i`,
-		"ALTER TABLE replicas ENABLE TRIGGER USER", "ALTER TABLE tasks ENABLE TRIGGER USER",
-		"ANALYZE",
-	} {
-		var args []any
-		if len(q) > 100 {
-			args = append(args, n)
-		}
-		if _, err := s.Pool().Exec(b.Context(), q, args...); err != nil {
-			b.Fatalf("%s: %v", q, err)
-		}
-	}
+	s.Fill(b, n, n/20)
 	return s
 }
