@@ -1,0 +1,37 @@
+package store
+
+import (
+	"strings"
+	"testing"
+
+	"berth/internal/testkit"
+)
+
+// Nothing is compiled: a statement that finds no index to take is dear in the planner's
+// eyes, and its compiling would cost more than all the rest of it.
+func TestNothingIsCompiled(t *testing.T) {
+	t.Parallel()
+	s, err := Open(t.Context(), testkit.DB(t), Options{MaxConns: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() //nolint:errcheck // read only
+	const dear = "EXPLAIN (ANALYZE, COSTS OFF) SELECT count(*) FROM reconciliations r JOIN condemned c ON c.run_id = r.id WHERE c.key > ''"
+	plan := func() string {
+		t.Helper()
+		var lines []string
+		if _, err := s.alone(t.Context()).read(&lines, dear, nil); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(lines, "\n")
+	}
+	if p := plan(); strings.Contains(p, "JIT:") {
+		t.Errorf("compiled:\n%s", p)
+	}
+	if _, err := s.sql.ExecContext(t.Context(), "SET jit = on"); err != nil {
+		t.Fatal(err)
+	}
+	if p := plan(); !strings.Contains(p, "JIT:") {
+		t.Skipf("this PostgreSQL compiles nothing anyway:\n%s", p)
+	}
+}
