@@ -49,6 +49,18 @@ type Options struct {
 	Trace  *tracing.Tracer // nil: off
 }
 
+// Session is what the planner is held to in each session. Every statement finds few rows
+// of large tables by an index: one plan serves all values, since to plan the large
+// statements anew takes longer than to run them; and no plan that was made while a table
+// was empty, or from an estimate that has gone wrong, walks a whole table. What is switched
+// off costs as much in the planner's eyes as what is worth compiling, which takes a hundred
+// times as long as the statement, each time.
+var Session = map[string]string{
+	"plan_cache_mode": "force_generic_plan",
+	"enable_seqscan":  "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
+	"jit": "off",
+}
+
 // Open connects to the database at dsn and checks that it answers.
 func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	cfg, err := pgx.ParseConfig(dsn)
@@ -58,17 +70,9 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	}
 	cfg.RuntimeParams["application_name"] = "berthd"
 	cfg.RuntimeParams["timezone"] = "UTC"
-	// Every statement finds few rows of large tables by an index. The planner is held to
-	// that: one plan serves all values, since to plan the large statements anew takes longer
-	// than to run them; and no plan that was made while a table was empty, or from an estimate
-	// that has gone wrong, walks a whole table.
-	cfg.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
-	for _, whole := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin"} {
-		cfg.RuntimeParams[whole] = "off"
+	for name, v := range Session {
+		cfg.RuntimeParams[name] = v
 	}
-	// What is switched off costs as much in the planner's eyes as what is worth compiling;
-	// that takes a hundred times as long as the statement, each time.
-	cfg.RuntimeParams["jit"] = "off"
 	cfg.RuntimeParams["lock_timeout"] = "15s"
 	cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "60s"
 	cfg.Tracer = o.Tracer
