@@ -17,8 +17,13 @@ import (
 // itself. Files are locked in the order of their ids, so that two batches cannot wait for
 // each other.
 func (s *Store) AttestMany(ctx context.Context, as []models.Attestation, now time.Time) (done map[models.UploadID]models.AttestOutcome, err error) {
+	return s.attestTogether(ctx, as, true, now)
+}
+
+// attestTogether leaves out, where it may not wait, the uploads that others hold.
+func (s *Store) attestTogether(ctx context.Context, as []models.Attestation, wait bool, now time.Time) (done map[models.UploadID]models.AttestOutcome, err error) {
 	err = s.within(ctx, "attest many", func(t tx) error {
-		done, err = t.attestMany(as, now)
+		done, err = t.attestMany(as, wait, now)
 		return err
 	})
 	switch {
@@ -32,7 +37,7 @@ func (s *Store) AttestMany(ctx context.Context, as []models.Attestation, now tim
 
 var errUneven = errors.New("the batch's rows do not move together")
 
-func (t tx) attestMany(as []models.Attestation, now time.Time) (map[models.UploadID]models.AttestOutcome, error) {
+func (t tx) attestMany(as []models.Attestation, wait bool, now time.Time) (map[models.UploadID]models.AttestOutcome, error) {
 	byID := make(map[string]models.Attestation, len(as))
 	ids := make([]string, len(as))
 	for i, a := range as {
@@ -40,8 +45,12 @@ func (t tx) attestMany(as []models.Attestation, now time.Time) (map[models.Uploa
 		byID[ids[i]] = a
 	}
 	var rows []bothRows // as they are once they are locked
+	lock := ` FOR UPDATE OF f, u`
+	if !wait {
+		lock += ` SKIP LOCKED`
+	}
 	if _, err := t.read(&rows, `SELECT `+uploadColumns+`, `+fileColumnsToo+` FROM files f JOIN uploads u ON u.file_id = f.id
-		WHERE u.id = ANY(CAST(@ids AS text[])) ORDER BY f.id FOR UPDATE OF f, u`, args{"ids": textArray(ids)}); err != nil {
+		WHERE u.id = ANY(CAST(@ids AS text[])) ORDER BY f.id`+lock, args{"ids": textArray(ids)}); err != nil {
 		return nil, err
 	}
 	pins, foreign, err := t.beside(ids) // only now: the locks may have been waited for

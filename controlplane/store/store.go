@@ -38,7 +38,8 @@ type Store struct {
 	sql *sql.DB
 	dsn string
 
-	trace *tracing.Tracer
+	trace  *tracing.Tracer
+	convoy convoy
 }
 
 // Options tune the pool.
@@ -96,7 +97,11 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		_ = db.Close()
 		return nil, fmt.Errorf("store: gorm: %w", err)
 	}
-	return &Store{db: g, sql: db, dsn: dsn, trace: o.Trace}, nil
+	s := &Store{db: g, sql: db, dsn: dsn, trace: o.Trace}
+	s.convoy.together = func(ctx context.Context, as []models.Attestation) (map[models.UploadID]models.AttestOutcome, error) {
+		return s.attestTogether(ctx, as, false, as[0].Now)
+	}
+	return s, nil
 }
 
 // Close gives the connections back.
