@@ -571,8 +571,10 @@ func TestIdempotencyKey(t *testing.T) {
 			t.Fatalf("one key, several uploads: %v", ids)
 		}
 	}
-	if n := stack.Query[int64](t, s, "SELECT count(*) FROM uploads"); n != 1 {
-		t.Errorf("%d uploads", n)
+	if got := stack.Query[string](t, s, `SELECT format('%s uploads, %s files, %s replicas, %s tasks, %s beginnings', (SELECT count(*) FROM uploads),
+			(SELECT count(*) FROM files), (SELECT count(*) FROM replicas), (SELECT count(*) FROM tasks),
+			(SELECT count(*) FROM history WHERE to_state IN ('preparing', 'writing', 'init')))`); got != "1 uploads, 1 files, 1 replicas, 1 tasks, 3 beginnings" {
+		t.Error(got)
 	}
 	sum := &models.Checksum{Value: models.SHA256.Sum(stack.Bytes(1, 10))}
 	again := func(key string) controlplane.UploadView {

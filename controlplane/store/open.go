@@ -17,6 +17,16 @@ func (s *Store) Open(ctx context.Context, o models.Opening) (models.OpenOutcome,
 		up      models.Upload
 		file    models.File
 	)
+	if usual(o) {
+		var made bool
+		err := s.single(ctx, "open", func(t tx) (err error) {
+			made, err = t.insertOpening(o, o.IdempotencyKey != "")
+			return err
+		})
+		if err != nil || made {
+			return models.OpenedNew, o.Upload, o.File, err
+		}
+	}
 	err := s.within(ctx, "open", func(t tx) error {
 		var err error
 		outcome, up, file, err = t.open(o)
@@ -36,6 +46,12 @@ func (s *Store) Open(ctx context.Context, o models.Opening) (models.OpenOutcome,
 		return models.OpenedDuplicate, models.Upload{}, models.File{}, nil
 	}
 	return outcome, up, file, err
+}
+
+// usual tells whether there is nothing to look at or to count before an upload is opened,
+// but for its idempotency key.
+func usual(o models.Opening) bool {
+	return !o.Collection.Guarded() && !(o.Continue && o.Upload.Identity != "") && o.Derive == nil && o.GrantFiles == 0
 }
 
 var errRefused = errors.New("refused")
@@ -68,9 +84,9 @@ func (t tx) open(o models.Opening) (outcome models.OpenOutcome, up models.Upload
 		}
 		switch {
 		case outcome == models.OpenedContinued:
-			err = t.answered(o, string(up.ID), answeredContinued)
+			err = t.answered(o, string(up.ID))
 		case outcome == models.OpenedDuplicate && o.Collection.Dedupe == models.DedupeReuse && file.State == models.FileActive:
-			outcome, err = models.OpenedInstant, t.answered(o, string(file.ID), answeredContinued)
+			outcome, err = models.OpenedInstant, t.answered(o, string(file.ID))
 		}
 		return
 	}
@@ -85,26 +101,22 @@ func (t tx) open(o models.Opening) (outcome models.OpenOutcome, up models.Upload
 			return models.OpenedOverGrant, up, file, err
 		}
 	}
-	if err = t.insertOpening(o); err != nil {
+	if _, err = t.insertOpening(o, false); err != nil { // its key is taken by now
 		return
-	}
-	if o.IdempotencyKey != "" {
-		if err = t.answered(o, string(o.Upload.ID), answeredNew); err != nil {
-			return
-		}
 	}
 	return models.OpenedNew, o.Upload, o.File, nil
 }
 
-// replay takes the idempotency key, or finds what it was taken for. A second request
-// with the key waits here for the first one's transaction.
+// replay takes the idempotency key, for the upload that is to be opened, or finds what it
+// was taken for. A second request with the key waits here for the first one's transaction.
+// The key is in the transaction that stores the upload, so that it never stands for nothing.
 func (t tx) replay(o models.Opening) (models.OpenOutcome, models.Upload, models.File, error) {
 	a := args{"tenant": o.Upload.Tenant, "owner": o.Upload.Owner, "key": o.IdempotencyKey, "hash": o.RequestHash,
-		"now": o.Now, "expires": o.IdempotencyExpiry}
-	taken, err := t.one(`INSERT INTO idempotency AS i (tenant, owner, key, request_hash, state, locked_until, expires_at)
-		VALUES (@tenant, @owner, @key, @hash, 'running', @now, @expires)
+		"now": o.Now, "expires": o.IdempotencyExpiry, "upload": o.Upload.ID, "status": answeredNew}
+	taken, err := t.one(`INSERT INTO idempotency AS i (tenant, owner, key, request_hash, state, subject, status, locked_until, expires_at)
+		VALUES (@tenant, @owner, @key, @hash, 'done', @upload, @status, @now, @expires)
 		ON CONFLICT (tenant, owner, key) DO UPDATE
-		   SET request_hash = EXCLUDED.request_hash, state = 'running', subject = NULL, status = NULL, location = '', body = NULL,
+		   SET request_hash = EXCLUDED.request_hash, state = 'done', subject = EXCLUDED.subject, status = EXCLUDED.status, location = '', body = NULL,
 		       locked_until = EXCLUDED.locked_until, expires_at = EXCLUDED.expires_at
 		 WHERE i.expires_at <= @now`, a)
 	if err != nil || taken {
@@ -140,13 +152,12 @@ const (
 	answeredContinued = 200
 )
 
-// answered notes which upload an idempotency key stands for, or which file that was there
-// already. It is in the transaction that stores the upload, so that the key never stands
-// for nothing.
-func (t tx) answered(o models.Opening, id string, status int) error {
-	ok, err := t.one(`UPDATE idempotency SET state = 'done', subject = @id, status = @status
-		WHERE tenant = @tenant AND owner = @owner AND key = @key AND state = 'running'`,
-		args{"id": id, "status": status, "tenant": o.Upload.Tenant, "owner": o.Upload.Owner, "key": o.IdempotencyKey})
+// answered notes that an idempotency key stands for an upload or a file that was there
+// already, and not for one that was opened.
+func (t tx) answered(o models.Opening, id string) error {
+	ok, err := t.one(`UPDATE idempotency SET subject = @id, status = @status
+		WHERE tenant = @tenant AND owner = @owner AND key = @key AND state = 'done' AND subject = @upload`,
+		args{"id": id, "status": answeredContinued, "upload": o.Upload.ID, "tenant": o.Upload.Tenant, "owner": o.Upload.Owner, "key": o.IdempotencyKey})
 	if err == nil && !ok {
 		err = errors.New("the idempotency key was taken away")
 	}
@@ -265,8 +276,9 @@ func (t tx) living(tenant models.Tenant, owner models.Owner, collection, identit
 }
 
 // insertOpening stores file, primary replica, upload and reap task, and what it did into
-// the history, in one statement: an open is mostly this.
-func (t tx) insertOpening(o models.Opening) error {
+// the history, in one statement: an open is mostly this. Keyed, it takes the idempotency key
+// too; made is false where that was taken already, and then nothing is stored.
+func (t tx) insertOpening(o models.Opening, keyed bool) (made bool, err error) {
 	f, r, u, k := o.File, o.Replica, o.Upload, o.Reap
 	var parent, fence any
 	if o.Derive != nil {
@@ -276,24 +288,29 @@ func (t tx) insertOpening(o models.Opening) error {
 	if o.Collection.Dedupe != models.DedupeNone {
 		living = null(u.Identity)
 	}
-	_, err := t.exec(`WITH f AS (INSERT INTO files (id, tenant, owner, collection, name, size, part_size, content_type, metadata, state,
+	key := `i AS (SELECT 1)`
+	if keyed {
+		key = `i AS (INSERT INTO idempotency (tenant, owner, key, request_hash, state, subject, status, locked_until, expires_at)
+			VALUES (@tenant, @owner, @idempotency, @hash, 'done', @upload, @answer, @now, @key_expires) ON CONFLICT DO NOTHING RETURNING 1)`
+	}
+	n, err := t.exec(`WITH `+key+`, f AS (INSERT INTO files (id, tenant, owner, collection, name, size, part_size, content_type, metadata, state,
 				checksum_algorithm, checksum_type, checksum_value, declared, identity, upload_id, parent_id, derived_fence, guarded, created_at, updated_at)
-			VALUES (@file, @tenant, @owner, @collection, @name, @size, @part_size, @content_type, @metadata, @file_state,
-				@alg, @type, @value, @declared, @living, @upload, @parent, @fence, @guarded, @now, @now)),
+			SELECT @file, @tenant, @owner, @collection, @name, @size, @part_size, @content_type, @metadata, @file_state,
+				@alg, @type, @value, @declared, @living, @upload, @parent, @fence, @guarded, @now, @now FROM i),
 		r AS (INSERT INTO replicas (id, file_id, store, key, is_primary, state, size, created_at, updated_at)
-			VALUES (@replica, @file, @store, @key, true, @replica_state, @size, @now, @now)),
+			SELECT @replica, @file, @store, @key, true, @replica_state, @size, @now, @now FROM i),
 		u AS (INSERT INTO uploads (id, tenant, owner, collection, file_id, replica_id, state, method, size,
 				part_size, part_count, checksum_algorithm, checksum_type, checksum_value, commit_mode, identity, store, key,
 				content_type, undeclared, grace, signed_until, expires_at, hard_expires_at, traceparent, created_at, updated_at)
-			VALUES (@upload, @tenant, @owner, @collection, @file, @replica, @state, @method, @size, @part_size, @part_count,
+			SELECT @upload, @tenant, @owner, @collection, @file, @replica, @state, @method, @size, @part_size, @part_count,
 				@u_alg, @u_type, @u_value, @commit, @identity, @store, @key, @u_content_type, @undeclared, make_interval(secs => @grace),
-				@signed, @expires, @hard, @traceparent, @now, @now)),
+				@signed, @expires, @hard, @traceparent, @now, @now FROM i),
 		k AS (INSERT INTO tasks (id, kind, target, file_id, state, run_at, max_attempts, created_at, updated_at)
-			VALUES (@task, 'reap', @replica, @file, 'pending', @run_at, @attempts, @now, @now))
+			SELECT @task, 'reap', @replica, @file, 'pending', @run_at, @attempts, @now, @now FROM i)
 		INSERT INTO history (at, file_id, what, subject, to_state, actor)
 		SELECT @now, @file, x.what, x.subject, x."to", @actor FROM (VALUES (1, 'file', CAST(@file AS text), CAST(@file_state AS text)),
-			(2, 'replica', @replica, @replica_state), (3, 'upload', @upload, @state)) x (o, what, subject, "to") ORDER BY x.o`,
-		args{"file": f.ID, "tenant": f.Tenant, "owner": f.Owner, "collection": f.Collection, "name": f.Name, "size": f.Size,
+			(2, 'replica', @replica, @replica_state), (3, 'upload', @upload, @state)) x (o, what, subject, "to"), i ORDER BY x.o`,
+		args{"idempotency": o.IdempotencyKey, "hash": o.RequestHash, "answer": answeredNew, "key_expires": nullTime(o.IdempotencyExpiry), "file": f.ID, "tenant": f.Tenant, "owner": f.Owner, "collection": f.Collection, "name": f.Name, "size": f.Size,
 			"part_size": f.PartSize, "content_type": f.ContentType, "metadata": string(f.Metadata), "file_state": f.State,
 			"alg": f.Checksum.Algorithm, "type": f.Checksum.Type, "value": f.Checksum.Value, "declared": f.Declared,
 			"living": living, "parent": parent, "fence": fence, "guarded": o.Collection.Guarded(),
@@ -303,7 +320,7 @@ func (t tx) insertOpening(o models.Opening) error {
 			"u_content_type": u.ContentType, "undeclared": u.Undeclared, "grace": o.Grace.Seconds(), "signed": nullTime(u.SignedUntil),
 			"expires": u.ExpiresAt, "hard": u.HardExpires, "traceparent": null(u.Traceparent),
 			"task": k.ID, "run_at": k.RunAt, "attempts": k.MaxAttempts, "actor": o.Actor, "now": o.Now})
-	return err
+	return n > 0, err
 }
 
 func (t tx) insertTask(k models.Task, file models.FileID) error {

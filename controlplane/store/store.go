@@ -164,13 +164,26 @@ func (t tx) read(dest any, q string, a args) (int64, error) {
 	return n, rows.Err()
 }
 
-// within runs do in one transaction. A deadlock or a serialization failure undid all
-// of it, so it is run again, a few times; nothing else is.
+// within runs do in one transaction.
 func (s *Store) within(ctx context.Context, op string, do func(tx) error) error {
+	return s.whole(ctx, op, func(ctx context.Context) error {
+		return s.db.WithContext(ctx).Transaction(func(g *gorm.DB) error { return do(tx{g}) })
+	})
+}
+
+// single runs do, which is one statement and so a transaction by itself: it costs one way
+// to the database instead of three.
+func (s *Store) single(ctx context.Context, op string, do func(tx) error) error {
+	return s.whole(ctx, op, func(ctx context.Context) error { return do(s.alone(ctx)) })
+}
+
+// whole runs what is done as a whole or not at all. A deadlock or a serialization failure
+// undid all of it, so it is run again, a few times; nothing else is.
+func (s *Store) whole(ctx context.Context, op string, do func(context.Context) error) error {
 	ctx, span := s.trace.Child(ctx, tracing.Client, op, dbSystem)
 	var err error
 	for range 3 {
-		err = s.db.WithContext(ctx).Transaction(func(g *gorm.DB) error { return do(tx{g}) })
+		err = do(ctx)
 		if c := sqlState(err); c != "40P01" && c != "40001" {
 			break
 		}
