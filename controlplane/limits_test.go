@@ -89,6 +89,43 @@ func TestFirstLimitCountsWhatIsThere(t *testing.T) {
 	}
 }
 
+// Who is beyond a first limit is refused, and counted for all that: the next open does not
+// count anew. Who has nothing there leaves nothing.
+func TestRefusalKeepsTheCount(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	for range 3 {
+		complete(t, s, sendOne(t, s, "ann").ID)
+	}
+	cols := stack.Collections()
+	c := cols["default"]
+	c.MaxFiles, c.MaxBytes = 3, 350
+	cols["default"] = c
+	if err := s.Service.SetCollections(cols); err != nil {
+		t.Fatal(err)
+	}
+	touched := func() string {
+		return stack.Query[string](t, s, "SELECT string_agg(xmin::text, ' ' ORDER BY id) FROM files")
+	}
+	before := touched()
+	_, err := tryOpen(t, s, "ann")
+	wantCode(t, err, models.CodeQuotaExceeded)
+	if kept, real := counts(t, s, "ann"); kept != "3 300 0" || real != kept {
+		t.Errorf("kept %s, real %s", kept, real)
+	}
+	once := touched()
+	_, err = tryOpen(t, s, "ann")
+	wantCode(t, err, models.CodeQuotaExceeded)
+	if once == before || touched() != once {
+		t.Errorf("files were counted at %q, then %q, then %q", before, once, touched())
+	}
+	_, err = s.Service.Open(t.Context(), stack.Caller("eve"), controlplane.OpenRequest{Collection: "default", Name: "a", Size: 351})
+	wantCode(t, err, models.CodeQuotaExceeded)
+	if n := stack.Query[int64](t, s, "SELECT count(*) FROM quotas"); n != 1 {
+		t.Errorf("%d rows of owners", n)
+	}
+}
+
 // What was opened while a limit was away is found by reconcile, and counted.
 func TestLimitThatWasAway(t *testing.T) {
 	t.Parallel()

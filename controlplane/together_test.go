@@ -44,8 +44,48 @@ func (c *crossing) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.Trace
 // TraceQueryEnd opens after the last look at the pins, the second of each complete: what is
 // next is to be recorded.
 func (c *crossing) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
-	if ctx.Value(pinsLook{}) != nil && c.pins.Add(1) == 2*c.wanted {
+	if ctx.Value(pinsLook{}) != nil && c.pins.Add(1) == 2*c.wanted && c.wanted > 0 {
 		close(c.open)
+	}
+}
+
+// A group is recorded at its latest member's time: none is completed before it was opened.
+func TestTimeOfAGroup(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	gate := &crossing{open: make(chan struct{})}
+	db, err := store.Open(t.Context(), s.DSN, store.Options{Tracer: gate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close() //nolint:errcheck // read by then
+	service := s.NewService(t, db, s.Objects)
+	var wg sync.WaitGroup
+	start := func(n int64) {
+		t.Helper()
+		v := open(t, s, "default", 100)
+		stack.MustSend(t, v.Parts[0], stack.Bytes(1, 100))
+		wg.Go(func() {
+			if _, err := service.Complete(t.Context(), stack.Caller("ann"), v.ID, controlplane.CompleteRequest{}); err != nil {
+				t.Error(err)
+			}
+		})
+		testkit.Eventually(t, 10*time.Second, func() error {
+			if gate.pins.Load() < 2*n {
+				return errors.New("it has not come up to the crossing")
+			}
+			return nil
+		})
+	}
+	for n := range int64(3) { // two are under way, the third leads the next
+		start(n + 1)
+	}
+	s.Clock.Advance(10 * time.Second)
+	start(4)
+	close(gate.open)
+	wg.Wait()
+	if n := stack.Query[int64](t, s, "SELECT count(*) FROM uploads WHERE completed_at < created_at"); n != 0 {
+		t.Errorf("%d uploads were completed before they were opened", n)
 	}
 }
 

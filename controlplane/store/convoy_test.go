@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"berth/models"
 )
@@ -237,6 +239,81 @@ func TestCalledAndGone(t *testing.T) {
 				t.Fatalf("%+v %+v %+v", a, b, d)
 			}
 			r.ended(t)
+		}
+	})
+}
+
+// Many at once, with panics, faults, left-outs, doubles and callers that leave: never more
+// lanes than there are, no upload twice in a group, one actor in each, nobody told of what
+// was not done, and nothing left over.
+func TestConvoyInTraffic(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &convoy{}
+		var mu sync.Mutex
+		recorded := map[models.UploadID]bool{}
+		under := 0
+		c.together = func(ctx context.Context, as []models.Attestation) (map[models.UploadID]models.AttestOutcome, error) {
+			mu.Lock()
+			if under++; under > convoyLanes {
+				t.Error("more under way than there are lanes")
+			}
+			mu.Unlock()
+			defer func() { mu.Lock(); under--; mu.Unlock() }()
+			seen := map[models.UploadID]bool{}
+			for _, a := range as {
+				if seen[a.UploadID] || a.Actor != as[0].Actor {
+					t.Errorf("%s twice, or by another", a.UploadID)
+				}
+				seen[a.UploadID] = true
+			}
+			select {
+			case <-time.After(time.Duration(rand.IntN(300)) * time.Microsecond):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			switch rand.IntN(20) {
+			case 0:
+				panic("ouch")
+			case 1:
+				return nil, errors.New("bad")
+			}
+			done := map[models.UploadID]models.AttestOutcome{}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, a := range as {
+				if rand.IntN(10) > 0 {
+					recorded[a.UploadID], done[a.UploadID] = true, models.Attested
+				}
+			}
+			return done, nil
+		}
+		one := func(id models.UploadID) {
+			defer func() { _ = recover() }()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(3000))*time.Microsecond)
+			defer cancel()
+			_, ok, err := c.attest(ctx, models.Attestation{UploadID: id, Actor: fmt.Sprint(rand.IntN(3))})
+			mu.Lock()
+			defer mu.Unlock()
+			if ok && err == nil && !recorded[id] {
+				t.Errorf("%s is told and not recorded", id)
+			}
+		}
+		var wg sync.WaitGroup
+		for lane := range 40 {
+			wg.Go(func() {
+				for i := range 200 {
+					id := models.UploadID(fmt.Sprint(lane, "-", i))
+					if rand.IntN(10) == 0 {
+						id = models.UploadID(fmt.Sprint("double ", rand.IntN(3)))
+					}
+					one(id)
+				}
+			})
+		}
+		wg.Wait() // who hangs is a deadlock, which the bubble tells
+		if c.lanes != 0 || len(c.waiting) != 0 {
+			t.Errorf("%d lanes are taken, %d wait", c.lanes, len(c.waiting))
 		}
 	})
 }

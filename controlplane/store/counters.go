@@ -22,7 +22,11 @@ const quotaDrift = `SELECT 'quotas' AS counter, COALESCE(q.tenant, f.tenant) AS 
 
 // counted are the files that quotas are about: those that are counted, and the living ones
 // of the collections in @limited, which are to be.
-const counted = `(guarded OR (collection = ANY(CAST(@limited AS text[])) AND ` + livingFile + `))`
+const counted = `(guarded OR (collection = ANY(CAST(@limited AS text[])) AND ` + owned + `))`
+
+// owned are the files that are to be counted where there is a limit: what lives, and is no
+// step's doing.
+const owned = livingFile + ` AND parent_id IS NULL`
 
 const livingFile = `state IN ('preparing', 'processing', 'active', 'blocked')`
 
@@ -115,7 +119,20 @@ func (s *Store) MendDrift(ctx context.Context, d models.Drift, limited []string)
 // Whoever ends such a file meanwhile did not know of the guard and took the file first. Two
 // of those can meet crosswise; the database ends one of them, and it begins again.
 func (t tx) adopt(owner args) (int64, error) {
-	return t.exec(`UPDATE files SET guarded = true WHERE tenant = @tenant AND owner = @owner AND collection = @collection AND NOT guarded AND `+livingFile, owner)
+	return t.exec(`UPDATE files SET guarded = true WHERE tenant = @tenant AND owner = @owner AND collection = @collection AND NOT guarded AND `+owned, owner)
+}
+
+// keepAdopted counts once more what a refusal undid with the rest of its transaction: the
+// owners that are beyond a first limit are those who are refused, and each of their opens
+// would begin anew. Where nothing was adopted it leaves nothing.
+func (s *Store) keepAdopted(ctx context.Context, u models.Upload) error {
+	var row struct{ Lost bool }
+	if _, err := s.alone(ctx).read(&row, `SELECT NOT EXISTS (SELECT 1 FROM quotas WHERE tenant = @tenant AND owner = @owner AND collection = @collection)
+			AND EXISTS (SELECT 1 FROM files WHERE tenant = @tenant AND owner = @owner AND collection = @collection AND NOT guarded AND `+owned+`) AS lost`,
+		args{"tenant": u.Tenant, "owner": u.Owner, "collection": u.Collection}); err != nil || !row.Lost {
+		return wrap("owner's row", err)
+	}
+	return s.within(ctx, "guard owner", func(t tx) error { return t.guardOwner(u) })
 }
 
 // countAgain sets an owner's row to what the files say, and returns it as it was; ok is

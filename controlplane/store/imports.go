@@ -27,6 +27,8 @@ func (s *Store) Import(ctx context.Context, i models.Importing) (out models.Impo
 			return err
 		})
 		switch {
+		case errors.Is(err, errRefused) && i.File.Guarded:
+			return out, f, s.keepAdopted(ctx, models.Upload{Tenant: i.File.Tenant, Owner: i.File.Owner, Collection: i.File.Collection})
 		case errors.Is(err, errRefused):
 			return out, f, nil
 		case violates(err, "replicas_not_condemned"):

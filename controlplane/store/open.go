@@ -39,7 +39,12 @@ func (s *Store) Open(ctx context.Context, o models.Opening) (models.OpenOutcome,
 		return err
 	})
 	if errors.Is(err, errRefused) {
-		return outcome, models.Upload{}, file, nil
+		if o.Collection.Guarded() {
+			err = s.keepAdopted(ctx, o.Upload)
+		} else {
+			err = nil
+		}
+		return outcome, models.Upload{}, file, err
 	}
 	if violates(err, "files_identity") {
 		// The owner guard serializes opens of one identity; the index is the last defence.

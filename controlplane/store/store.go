@@ -99,7 +99,13 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	}
 	s := &Store{db: g, sql: db, dsn: dsn, trace: o.Trace}
 	s.convoy.together = func(ctx context.Context, as []models.Attestation) (map[models.UploadID]models.AttestOutcome, error) {
-		return s.attestTogether(ctx, as, false, as[0].Now)
+		now := as[0].Now // the latest: none of them may be completed before it was opened
+		for _, a := range as {
+			if a.Now.After(now) {
+				now = a.Now
+			}
+		}
+		return s.attestTogether(ctx, as, false, now)
 	}
 	return s, nil
 }

@@ -224,3 +224,38 @@ func TestDerivedFilesAreReadWhileTheirParentIs(t *testing.T) {
 		}
 	}
 }
+
+// What a step derives is not its owner's doing: neither a first limit nor reconcile counts it.
+func TestDerivedFilesAreNotAdopted(t *testing.T) {
+	t.Parallel()
+	s := stack.New(t)
+	verified(t, s)
+	process(t, s, processor(s, func(_ context.Context, c worker.StepCall) (models.StepAnswer, error) {
+		if _, err := derive(t, s, c, c.Step.Name+".png"); err != nil {
+			t.Error(err)
+		}
+		return models.StepAnswer{Verdict: models.StepPass}, nil
+	}))
+	one(t, s, int64(1), "SELECT files FROM quotas")
+	drift := func() []models.Drift {
+		t.Helper()
+		d, _, _, err := s.Store.Drift(t.Context(), stack.Main, s.Service.Limited(), models.Drift{}, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	if d := drift(); len(d) != 0 {
+		t.Errorf("drift where there is none: %+v", d)
+	}
+	exec(t, s, "UPDATE files SET guarded = false") // as if all had been before the limit
+	exec(t, s, "DELETE FROM quotas")
+	d := drift()
+	if len(d) != 1 || d[0].RealCount != 1 {
+		t.Fatalf("drift %+v", d)
+	}
+	if _, _, err := s.Store.MendDrift(t.Context(), d[0], s.Service.Limited()); err != nil {
+		t.Fatal(err)
+	}
+	one(t, s, int64(1), "SELECT files FROM quotas")
+}
