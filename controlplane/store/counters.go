@@ -8,9 +8,9 @@ import (
 )
 
 // quotaDrift compares quotas with the files that are counted in them, or should be since
-// their collection has a limit by now, of the owners after one and up to another. It is one statement, hence one snapshot; and since every
-// transaction that changes the one changes the other, a difference in it is drift and never
-// a change in flight.
+// their collection has a limit by now, of the owners after one and up to another. It is one
+// statement, hence one snapshot; and since every transaction that changes the one changes
+// the other, a difference in it is drift and never a change in flight.
 const quotaDrift = `SELECT 'quotas' AS counter, COALESCE(q.tenant, f.tenant) AS tenant, COALESCE(q.owner, f.owner) AS owner,
 		COALESCE(q.collection, f.collection) AS collection, COALESCE(q.files, 0) AS count, COALESCE(q.bytes, 0) AS bytes,
 		COALESCE(q.open, 0) AS open, COALESCE(f.n, 0) AS real_count, COALESCE(f.b, 0) AS real_bytes, COALESCE(f.o, 0) AS real_open
@@ -125,7 +125,10 @@ func (t tx) adopt(owner args) (int64, error) {
 // keepAdopted counts once more what a refusal undid with the rest of its transaction: the
 // owners that are beyond a first limit are those who are refused, and each of their opens
 // would begin anew. Where nothing was adopted it leaves nothing.
-func (s *Store) keepAdopted(ctx context.Context, u models.Upload) error {
+func (s *Store) keepAdopted(ctx context.Context, c *models.Collection, u models.Upload) error {
+	if !c.Guarded() {
+		return nil
+	}
 	var row struct{ Lost bool }
 	if _, err := s.alone(ctx).read(&row, `SELECT NOT EXISTS (SELECT 1 FROM quotas WHERE tenant = @tenant AND owner = @owner AND collection = @collection)
 			AND EXISTS (SELECT 1 FROM files WHERE tenant = @tenant AND owner = @owner AND collection = @collection AND NOT guarded AND `+owned+`) AS lost`,

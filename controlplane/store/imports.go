@@ -27,10 +27,8 @@ func (s *Store) Import(ctx context.Context, i models.Importing) (out models.Impo
 			return err
 		})
 		switch {
-		case errors.Is(err, errRefused) && i.File.Guarded:
-			return out, f, s.keepAdopted(ctx, models.Upload{Tenant: i.File.Tenant, Owner: i.File.Owner, Collection: i.File.Collection})
 		case errors.Is(err, errRefused):
-			return out, f, nil
+			return out, f, s.keepAdopted(ctx, i.Collection, models.Upload{Tenant: i.File.Tenant, Owner: i.File.Owner, Collection: i.File.Collection})
 		case violates(err, "replicas_not_condemned"):
 			return models.ImportCondemned, models.File{}, nil
 		case !violates(err, "replicas_key") && !violates(err, "files_identity"):

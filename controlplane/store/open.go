@@ -39,12 +39,7 @@ func (s *Store) Open(ctx context.Context, o models.Opening) (models.OpenOutcome,
 		return err
 	})
 	if errors.Is(err, errRefused) {
-		if o.Collection.Guarded() {
-			err = s.keepAdopted(ctx, o.Upload)
-		} else {
-			err = nil
-		}
-		return outcome, models.Upload{}, file, err
+		return outcome, models.Upload{}, file, s.keepAdopted(ctx, o.Collection, o.Upload)
 	}
 	if violates(err, "files_identity") {
 		// The owner guard serializes opens of one identity; the index is the last defence.
