@@ -16,10 +16,16 @@ import (
 // limit sets how many files an owner may have in the default collection; 0: no limit.
 func limit(t *testing.T, s *stack.Stack, files int64) {
 	t.Helper()
+	reload(t, s, "default", func(c *models.Collection) { c.MaxFiles = files })
+}
+
+// reload gives the service the stack's collections with one of them changed.
+func reload(t *testing.T, s *stack.Stack, name string, change func(*models.Collection)) {
+	t.Helper()
 	cols := stack.Collections()
-	c := cols["default"]
-	c.MaxFiles = files
-	cols["default"] = c
+	c := cols[name]
+	change(&c)
+	cols[name] = c
 	if err := s.Service.SetCollections(cols); err != nil {
 		t.Fatal(err)
 	}
@@ -97,13 +103,7 @@ func TestRefusalKeepsTheCount(t *testing.T) {
 	for range 3 {
 		complete(t, s, sendOne(t, s, "ann").ID)
 	}
-	cols := stack.Collections()
-	c := cols["default"]
-	c.MaxFiles, c.MaxBytes = 3, 350
-	cols["default"] = c
-	if err := s.Service.SetCollections(cols); err != nil {
-		t.Fatal(err)
-	}
+	reload(t, s, "default", func(c *models.Collection) { c.MaxFiles, c.MaxBytes = 3, 350 })
 	touched := func() string {
 		return stack.Query[string](t, s, "SELECT string_agg(xmin::text, ' ' ORDER BY id) FROM files")
 	}

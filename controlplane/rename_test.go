@@ -31,13 +31,7 @@ func TestRenameKeepsToTheExtensions(t *testing.T) {
 		}
 	}
 	// The collection has changed its mind: the file keeps what it has.
-	cols := stack.Collections()
-	c := cols["resume"]
-	c.Extensions = []string{"txt"}
-	cols["resume"] = c
-	if err := s.Service.SetCollections(cols); err != nil {
-		t.Fatal(err)
-	}
+	reload(t, s, "resume", func(c *models.Collection) { c.Extensions = []string{"txt"} })
 	if err := rename("c.docx"); err != nil {
 		t.Error(err)
 	}
