@@ -18,12 +18,9 @@ func (s *Store) Attest(ctx context.Context, a models.Attestation) (out models.At
 		if out, ok, err := s.convoy.attest(ctx, a); ok || err != nil {
 			return out, err
 		}
-		// Another holds it: that is waited for here, where nobody waits behind it.
-		done, err := s.AttestMany(ctx, []models.Attestation{a}, a.Now)
-		if out, ok := done[a.UploadID]; ok || err != nil {
-			return out, err
-		}
 	}
+	// What a group does not take, and what another holds: that is waited for here, where
+	// nobody waits behind it.
 	err = s.within(ctx, "attest", func(t tx) error {
 		out, err = t.attest(a)
 		return err
