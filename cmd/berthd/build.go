@@ -36,12 +36,16 @@ func build(ctx context.Context, c *config.Config, log *slog.Logger) (*app, error
 		stop()
 		return nil, err
 	}
-	a, err := join(ctx, c, log, db, trace)
+	// Requests are answered for a while after ctx has ended, and need what is renewed for them.
+	serving, end := context.WithCancel(context.WithoutCancel(ctx))
+	a, err := join(ctx, serving, c, log, db, trace)
 	if err != nil {
+		end()
 		stop()
 		return nil, errors.Join(err, db.Close())
 	}
 	a.close = func() {
+		end()
 		stop()
 		if err := db.Close(); err != nil {
 			log.Warn("closing the database", "error", err)
@@ -63,7 +67,8 @@ func migrated(ctx context.Context, dsn config.Secret) error {
 	return nil
 }
 
-func join(ctx context.Context, c *config.Config, log *slog.Logger, db *store.Store, trace *tracing.Tracer) (*app, error) {
+// join makes the parts; what serves requests lives until serving ends.
+func join(ctx, serving context.Context, c *config.Config, log *slog.Logger, db *store.Store, trace *tracing.Tracer) (*app, error) {
 	registry := newRegistry()
 	stores, err := openStores(ctx, c, trace)
 	if err != nil {
@@ -80,7 +85,10 @@ func join(ctx context.Context, c *config.Config, log *slog.Logger, db *store.Sto
 		return nil, err
 	}
 	a := &app{log: log, trace: trace, loops: map[string]func(context.Context){}, policies: service.SetCollections}
-	if a.handler, err = newHandler(ctx, c, log, registry, service, stores, a); err != nil {
+	if c.Has(config.RoleAPI) {
+		a.delay = c.StopDelay.Std()
+	}
+	if a.handler, err = newHandler(serving, c, log, registry, service, stores, a); err != nil {
 		return nil, err
 	}
 	if c.Has(config.RoleEvents) {
@@ -139,7 +147,7 @@ func newHandler(ctx context.Context, c *config.Config, log *slog.Logger, registr
 		Service: service, Log: log, Registry: registry, Trace: a.trace,
 		Ready: func(ctx context.Context) error {
 			if a.stopping.Load() {
-				return errors.New("stopping")
+				return httpapi.ErrStopping
 			}
 			return service.Ready(ctx)
 		},

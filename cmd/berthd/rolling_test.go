@@ -11,15 +11,18 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"berth/cmd/berthd/config"
 	"berth/internal/testkit"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// rotation is what a load balancer has: the processes that requests go to.
+// rotation is what a load balancer has: the processes that requests go to. It takes one
+// out once that says that it is not ready.
 type rotation struct {
 	mu   sync.RWMutex
 	urls []string
@@ -100,6 +103,7 @@ func TestRollingUpgradeFailsNothing(t *testing.T) {
 	const clients, atLeast = 4, 20 // files between two steps
 	c := realConfig(t)
 	c.Worker.Interval = 1e9
+	c.StopDelay = config.Duration(5 * time.Second)
 	tok := token(t)
 	old := []*process{start(t, c), start(t, c)}
 	r := &rotation{}
@@ -149,8 +153,17 @@ func TestRollingUpgradeFailsNothing(t *testing.T) {
 		for i, n := range now {
 			urls[i] = n.url
 		}
+		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Eventually(t, 30*time.Second, func() error {
+			if resp := probe(t, p, "/readyz"); resp.StatusCode != http.StatusServiceUnavailable {
+				return fmt.Errorf("/readyz: %d", resp.StatusCode)
+			}
+			return nil
+		})
 		r.set(urls...)
-		if err := p.stop(t); err != nil {
+		if err := p.ended(); err != nil {
 			t.Errorf("a replaced process: %v\n%s", err, p.output())
 		}
 		traffic()

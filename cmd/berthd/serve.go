@@ -25,8 +25,8 @@ const (
 	readTimeout       = time.Minute
 	writeTimeout      = httpapi.DefaultCompleteTimeout + 30*time.Second
 	idleTimeout       = 2 * time.Minute
-	maxHeader         = 32 << 10 // bytes; tokens have at most 8 KiB
-	stopTimeout       = 15 * time.Second
+	maxHeader         = 32 << 10         // bytes; tokens have at most 8 KiB
+	stopTimeout       = 15 * time.Second // after the delay
 )
 
 type serveCmd struct {
@@ -82,18 +82,20 @@ type app struct {
 	trace    *tracing.Tracer
 	handler  http.Handler
 	loops    map[string]func(context.Context) // each returns soon after its context ends
+	delay    time.Duration                    // for which requests are still taken after the end was asked for
 	stopping atomic.Bool                      // readiness is refused, so that balancers look elsewhere
 	close    func()
 	policies func(map[string]models.Collection) error // replaces them, all or none
 }
 
-// run serves until ctx ends or the server fails. Then it takes no more, finishes what
-// is in flight, and lets the loops finish or give back what they hold.
+// run serves until ctx ends or the server fails. Then the loops finish or give back what
+// they hold, requests are taken for as long as those who send them may take to see that
+// it is not ready any more, and what is in flight after that is finished.
 func (a *app) run(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	server := &http.Server{
-		Handler:           a.handler,
+		Handler:           a.closing(a.handler),
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
@@ -114,13 +116,30 @@ func (a *app) run(ctx context.Context, l net.Listener) error {
 	var err error
 	select {
 	case <-ctx.Done():
-		a.log.Info("stopping: no new work is taken")
+		a.log.Info("stopping: no new work is taken", "stop_delay", a.delay.String())
+		a.stopping.Store(true)
+		select {
+		case <-time.After(a.delay):
+		case err = <-failed:
+		}
 	case err = <-failed:
+	}
+	if err != nil {
 		err = fmt.Errorf("serve: %w", err)
 	}
-	a.stopping.Store(true)
 	cancel()
 	return errors.Join(err, a.stop(server, &loops))
+}
+
+// closing tells those who have a connection open to make their next one elsewhere. A
+// connection that is idle when the server closes it may have a request on its way.
+func (a *app) closing(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if a.stopping.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 func (a *app) stop(server *http.Server, loops *sync.WaitGroup) error {

@@ -128,10 +128,15 @@ func (p *process) stop(t *testing.T) error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+	return p.ended()
+}
+
+// ended waits until one that was asked to end has, and returns how it did.
+func (p *process) ended() error {
 	select {
 	case <-p.done:
 		return p.err
-	case <-time.After(stopTimeout + 5*time.Second):
+	case <-time.After(stopTimeout + 10*time.Second):
 		return errors.New("still runs")
 	}
 }
@@ -378,6 +383,60 @@ func inFlight(url string) error {
 		}
 	}
 	return errors.New("nothing in flight")
+}
+
+// Who is asked to stop goes on answering, says that it is not ready, and that the next
+// connection is to be made elsewhere, so that a load balancer has the time to see it.
+func TestStopDelay(t *testing.T) {
+	t.Parallel()
+	c := realConfig(t)
+	c.StopDelay = config.Duration(5 * time.Minute)
+	p := start(t, c)
+	tok := token(t)
+	if resp := probe(t, p, "/readyz"); resp.StatusCode != http.StatusOK || resp.Close {
+		t.Errorf("before: %d, closes: %v", resp.StatusCode, resp.Close)
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, 10*time.Second, func() error {
+		if resp := probe(t, p, "/readyz"); resp.StatusCode != http.StatusServiceUnavailable {
+			return fmt.Errorf("/readyz: %d", resp.StatusCode)
+		}
+		return nil
+	})
+	put(t, p, tok, "late", "opened, signed and sent after the signal")
+	if resp := probe(t, p, "/healthz"); resp.StatusCode != http.StatusOK || !resp.Close {
+		t.Errorf("stopping: %d, closes: %v", resp.StatusCode, resp.Close)
+	}
+	testkit.Eventually(t, 10*time.Second, func() error {
+		if !strings.Contains(p.output(), `"loop":"repair"`) {
+			return errors.New("the loops go on")
+		}
+		return nil
+	})
+	select {
+	case <-p.done:
+		t.Errorf("ended: %v", p.err)
+	default:
+	}
+	if strings.Contains(p.output(), `"ERROR"`) {
+		t.Error("an end that was asked for is an error in the log")
+	}
+	// Events and work need no delay: nobody sends these here.
+	if err := start(t, c, "--role", "events", "--role", "worker").stop(t); err != nil {
+		t.Errorf("without the API: %v", err)
+	}
+}
+
+func probe(t *testing.T, p *process, path string) *http.Response {
+	t.Helper()
+	resp, err := http.Get(p.url + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp
 }
 
 // A second signal ends it at once, whatever is in flight.

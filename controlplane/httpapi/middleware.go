@@ -76,6 +76,7 @@ func (a *API) observe(c *gin.Context) {
 		if x.err != nil {
 			var e *models.Error
 			switch {
+			case errors.Is(x.err, ErrStopping): // nothing that anybody must mend
 			case status >= 500:
 				level = slog.LevelError
 				attrs = append(attrs, slog.String("error", scrub(x.err.Error())))

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"net/http"
 	"time"
 
@@ -27,6 +28,9 @@ func (a *API) openapi(c *gin.Context) {
 func (a *API) health(c *gin.Context) {
 	writeBytes(c, http.StatusOK, jsonType, []byte(`{"status":"ok"}`+"\n"))
 }
+
+// ErrStopping is why a process that ends is not ready.
+var ErrStopping = errors.New("stopping")
 
 const readyTime = 5 * time.Second
 

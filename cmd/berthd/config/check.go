@@ -28,6 +28,7 @@ func (l *loader) check() {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		l.wrong("listen", "is not host:port or :port")
 	}
+	l.between("stop_delay", c.StopDelay, 0, 5*time.Minute)
 	if c.PublicURL != "" {
 		l.url("public_url", c.PublicURL)
 	}

@@ -4,6 +4,7 @@ package config
 // explains each. A marshalled Config is a valid file, secrets included.
 type Config struct {
 	Listen      string                `yaml:"listen,omitempty"`
+	StopDelay   Duration              `yaml:"stop_delay"` // 0: none
 	PublicURL   string                `yaml:"public_url,omitempty"`
 	Roles       []Role                `yaml:"roles,omitempty"`
 	Log         Log                   `yaml:"log,omitempty"`

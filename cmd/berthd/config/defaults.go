@@ -12,6 +12,7 @@ import (
 func (l *loader) defaults(environ []string) {
 	c := &l.config
 	fallback(l, "listen", &c.Listen, "127.0.0.1:8080")
+	fallback(l, "stop_delay", &c.StopDelay, Duration(5*time.Second))
 	fallback(l, "roles", &c.Roles, Roles)
 	fallback(l, "log.level", &c.Log.Level, "info")
 	fallback(l, "log.format", &c.Log.Format, "json")

@@ -264,7 +264,7 @@ collections:
         url: ftp://x
         secret: short
   &anchor twice: {}
-`), []string{"BERTH_WORKER_INTERVAL=soon", "BERTH_DATABASE_ULR=x", "BERTH_LIMITS_MAX_BODY=1B", "BERTH_WORKER_HISTORY=1d"})
+`), []string{"BERTH_STOP_DELAY=1h", "BERTH_WORKER_INTERVAL=soon", "BERTH_DATABASE_ULR=x", "BERTH_LIMITS_MAX_BODY=1B", "BERTH_WORKER_HISTORY=1d"})
 	var got Mistakes
 	if !errors.As(err, &got) {
 		t.Fatalf("got %v", err)
@@ -297,6 +297,7 @@ collections:
 		`/etc/berth.yaml:38:17: collections.resume.steps[1].secret: has fewer than 16 bytes; calls are signed with it`,
 		`$BERTH_DATABASE_ULR: BERTH_DATABASE_ULR: is no key's variable`,
 		`$BERTH_LIMITS_MAX_BODY: limits.max_body: must be from 64KiB to 16MiB`,
+		`$BERTH_STOP_DELAY: stop_delay: must be from 0s to 5m0s`,
 		`$BERTH_WORKER_HISTORY: worker.history: must be from 31d to 36500d`,
 		`$BERTH_WORKER_INTERVAL: worker.interval: is not a duration such as "90s", "1h30m" or "7d"`,
 	}

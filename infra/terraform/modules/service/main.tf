@@ -38,7 +38,7 @@ locals {
     readonlyRootFilesystem = true
     environment            = local.environment
     secrets                = local.secrets
-    stopTimeout            = 30 # berthd ends within 15 s
+    stopTimeout            = 30 # berthd goes on answering for 5 s and ends within 15 s after that
     mountPoints            = [{ sourceVolume = "tmp", containerPath = "/tmp", readOnly = false }]
     linuxParameters        = { capabilities = { drop = ["ALL"] } }
   }
