@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -106,23 +107,85 @@ func TestPutSmallTakesThreeRequests(t *testing.T) {
 	}
 }
 
-// TestPutSignsInBatches: parts that become ready together share a request.
-func TestPutSignsInBatches(t *testing.T) {
+// TestPutHashesWhileItSigns: a far server's answer is not waited for with idle hands.
+func TestPutHashesWhileItSigns(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	f.partSize = 5 * mib
+	data := &furthest{Reader: bytes.NewReader(random(t, 40*mib)), at: make(chan struct{})}
 	f.fault = func(kind string, n int, w http.ResponseWriter, r *http.Request) bool {
 		if kind == "sign" && n == 1 {
-			time.Sleep(300 * time.Millisecond) // a far server: meanwhile the others are hashed
+			select {
+			case <-data.at:
+			case <-time.After(30 * time.Second):
+				t.Error("the other parts are not read while one is signed")
+			}
 		}
 		return false
 	}
 	c := f.client(WithParallel(8), WithMemory(64*mib))
-	data := random(t, 40*mib)
-	if _, err := c.Put(t.Context(), bytes.NewReader(data), int64(len(data)), PutOptions{Collection: "c", Name: "n"}); err != nil {
+	if _, err := c.Put(t.Context(), data, data.Size(), PutOptions{Collection: "c", Name: "n"}); err != nil {
 		t.Fatal(err)
 	}
-	if n := f.count("sign"); n > 4 {
+}
+
+// furthest tells when its end was read.
+type furthest struct {
+	*bytes.Reader
+	once sync.Once
+	at   chan struct{}
+}
+
+func (f *furthest) ReadAt(p []byte, off int64) (int, error) {
+	if off+int64(len(p)) >= f.Size() {
+		f.once.Do(func() { close(f.at) })
+	}
+	return f.Reader.ReadAt(p, off)
+}
+
+// TestSignerBatches: parts that become ready while others are signed share a request.
+func TestSignerBatches(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	f.partSize = 5 * mib
+	c := f.client()
+	up, err := c.Open(t.Context(), wire.OpenRequest{Collection: "c", Name: "n", Size: 40 * mib})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &signer{c: c, ctx: t.Context(), upload: up.ID}
+	asked, answer := make(chan struct{}), make(chan struct{})
+	f.fault = func(kind string, n int, w http.ResponseWriter, r *http.Request) bool {
+		if kind == "sign" && n == 1 {
+			close(asked)
+			<-answer
+		}
+		return false
+	}
+	var all sync.WaitGroup
+	sign := func(n int) {
+		all.Go(func() {
+			if u, err := s.sign(t.Context(), n, ""); err != nil || u.part.Number != n {
+				t.Errorf("part %d: %v, %v", n, u, err)
+			}
+		})
+	}
+	sign(1)
+	<-asked
+	for n := 2; n <= 8; n++ {
+		sign(n)
+	}
+	waiting := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.queue)
+	}
+	for deadline := time.Now().Add(30 * time.Second); waiting() < 7 && time.Now().Before(deadline); {
+		runtime.Gosched()
+	}
+	close(answer)
+	all.Wait()
+	if n := f.count("sign"); n != 2 {
 		t.Errorf("%d requests to sign 8 parts", n)
 	}
 }
