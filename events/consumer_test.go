@@ -293,8 +293,9 @@ func TestPoisonGoesToTheDLQ(t *testing.T) {
 	poison := []string{`{"Records":[{"eventVersion":"3.0"}]}`, `not JSON`}
 	mixed := `{"Records":[` + record("k/beside") + `,{"eventVersion":"9"}]}`
 	b.send(t, append(slices.Concat(bodies[:20], poison, []string{mixed}), bodies[20:]...)...)
+	began := time.Now()
 	b.run(t)
-	testkit.Eventually(t, 5*time.Second, func() error {
+	testkit.Eventually(t, 30*time.Second, func() error {
 		for _, k := range names {
 			if b.settler.times(k) != 1 {
 				return fmt.Errorf("%s: %d times", k, b.settler.times(k))
@@ -302,6 +303,9 @@ func TestPoisonGoesToTheDLQ(t *testing.T) {
 		}
 		return nil
 	})
+	if v, _ := b.count(t, b.DLQURL); v != 0 && time.Since(began) > 5*time.Second {
+		t.Errorf("good ones waited until %d of the poison were gone", v)
+	}
 	testkit.Eventually(t, 40*time.Second, func() error {
 		if v, _ := b.count(t, b.DLQURL); v != 3 {
 			return fmt.Errorf("%d dead letters", v)
@@ -433,7 +437,7 @@ func TestPassingFault(t *testing.T) {
 	began := time.Now()
 	b.send(t, bodies...)
 	b.run(t)
-	testkit.Eventually(t, 3*time.Second, func() error {
+	testkit.Eventually(t, 30*time.Second, func() error {
 		for _, k := range names {
 			if b.settler.times(k) == 0 {
 				return errors.New(k)
@@ -463,9 +467,9 @@ func TestPassingFault(t *testing.T) {
 	}
 }
 
-// outage runs a consumer through a time in which nothing can be settled, and returns
-// how many messages died of it.
-func outage(t *testing.T, b *bench, down time.Duration) int {
+// outage runs a consumer through a time in which nothing can be settled, which ends when
+// wait returns, and returns how many messages died of it.
+func outage(t *testing.T, b *bench, wait func()) int {
 	t.Helper()
 	until := make(chan struct{})
 	isDown := func() bool {
@@ -492,19 +496,20 @@ func outage(t *testing.T, b *bench, down time.Duration) int {
 	}
 	_, bodies := keys(30)
 	b.send(t, bodies...)
-	time.AfterFunc(down, func() { close(until) })
 	b.run(t)
-	<-until
+	wait()
+	close(until)
 	b.empty(t)
 	dead, _ := b.count(t, b.DLQURL)
 	return dead
 }
 
-// The database is away for longer than a message's receives would last.
+// The database is away for longer than a message's receives would last: the last of three
+// comes some 6 s after the first without the breaker, and 24 s with it.
 func TestOutageKillsNoMessage(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, nil)
-	if dead := outage(t, b, 9*time.Second); dead != 0 {
+	b := newBench(t, patient)
+	if dead := outage(t, b, func() { pause(t.Context(), 12*time.Second) }); dead != 0 {
 		t.Errorf("%d messages died", dead)
 	}
 }
@@ -514,7 +519,7 @@ func TestOutageKillsNoMessage(t *testing.T) {
 func TestOutageSpendsNoReceives(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(c *Config) { c.Ready = func(context.Context) error { return nil } })
-	if dead := outage(t, b, 5*time.Second); dead != 0 {
+	if dead := outage(t, b, func() { pause(t.Context(), 5*time.Second) }); dead != 0 {
 		t.Errorf("%d messages died", dead)
 	}
 	_, bodies := keys(30)
@@ -525,14 +530,24 @@ func TestOutageSpendsNoReceives(t *testing.T) {
 	}
 }
 
+func patient(c *Config) { c.BackOff = 2 * time.Second }
+
 // The negative control: without the breaker they die.
 func TestOutageWithoutBreaker(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, nil)
+	b := newBench(t, patient)
 	b.consumer.breaker = newBreaker(0, 0) // never opens
-	if dead := outage(t, b, 9*time.Second); dead == 0 {
-		t.Error("no message died: the breaker's test proves nothing")
+	wait := func() {
+		testkit.Eventually(t, time.Minute, func() error {
+			if dead, _ := b.count(t, b.DLQURL); dead == 0 {
+				return errors.New("no message died: the breaker's test proves nothing")
+			}
+			return nil
+		})
 	}
+	began := time.Now()
+	outage(t, b, wait)
+	t.Logf("some had died after %v", time.Since(began))
 }
 
 // A stop finishes what is in hand.
@@ -622,9 +637,9 @@ func TestStopReleases(t *testing.T) {
 // Work that takes longer than the visibility is not handed to a second poller.
 func TestLongWorkStaysHidden(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(c *Config) { c.Visibility = 2 * time.Second })
+	b := newBench(t, func(c *Config) { c.Visibility = 6 * time.Second })
 	b.settler.do = func(ctx context.Context, _ models.ObjectEvent, _ int) error {
-		pause(ctx, 5*time.Second)
+		pause(ctx, 14*time.Second)
 		return nil
 	}
 	b.send(t, body("k"))
