@@ -37,7 +37,7 @@ func (s *Service) Complete(ctx context.Context, c models.Caller, id models.Uploa
 		err = s.completeMultipart(ctx, c, &u, claim, req.Parts)
 	}
 	if err != nil {
-		return UploadView{}, err
+		return UploadView{}, s.tooLate(&u, err)
 	}
 	v, err := s.Upload(ctx, c, id)
 	if err != nil {
@@ -96,10 +96,25 @@ func done(u *models.Upload, now time.Time) (bool, error) {
 			return true, err
 		}
 		return true, models.Errorf(models.CodeMissingParts, "no part has been sent").With("parts", []int{1})
+	case models.UploadUploading:
+		// Past its end too: where all of the bytes are there, repair would take them.
+		return false, nil
 	default:
 		err := models.Closed(u, now)
 		return err != nil, err
 	}
+}
+
+// tooLate is why a complete failed, or that the session is over where the client would have
+// to send something more.
+func (s *Service) tooLate(u *models.Upload, err error) error {
+	switch models.ErrorCode(err) {
+	case models.CodeMissingParts, models.CodeSizeMismatch, models.CodePartCorrupt:
+		if end := models.Closed(u, s.utc()); end != nil {
+			return end
+		}
+	}
+	return err
 }
 
 // completeSingle has nothing to put together: it looks whether the object is there. The

@@ -320,6 +320,44 @@ func TestIncompleteNamesThePartsAndStaysOpen(t *testing.T) {
 	}
 }
 
+// Bytes that are all there when the session's end comes are taken by whoever looks first,
+// repair or the client; where some are not, the session is over, and no complete revives it.
+func TestCompleteAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		size int64
+		sent []int
+		all  bool
+	}{
+		"single": {100, []int{1}, true}, "single, not sent": {100, nil, false},
+		"multipart": {21 * mib, []int{1, 2, 3, 4, 5}, true}, "multipart, a part missing": {21 * mib, []int{1, 2, 4, 5}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := stack.New(t)
+			v := open(t, s, "default", c.size)
+			if len(c.sent) > 0 {
+				send(t, s, v, stack.Bytes(7, int(c.size)), c.sent...)
+			}
+			s.Clock.Advance(stack.Query[time.Time](t, s, "SELECT expires_at FROM uploads").Sub(s.Clock.Now()))
+			if c.all {
+				if got := complete(t, s, v.ID); got.State != models.UploadCommitted {
+					t.Errorf("state %s", got.State)
+				}
+				return
+			}
+			before := stack.Query[string](t, s, "SELECT state || expires_at FROM uploads")
+			for range 2 {
+				_, err := s.Service.Complete(t.Context(), stack.Caller("ann"), v.ID, controlplane.CompleteRequest{})
+				wantCode(t, err, models.CodeSessionExpired)
+			}
+			if now := stack.Query[string](t, s, "SELECT state || expires_at FROM uploads"); now != before {
+				t.Errorf("was %s, is %s", before, now)
+			}
+		})
+	}
+}
+
 func TestTwoCompletesDoOne(t *testing.T) {
 	t.Parallel()
 	s := stack.New(t)
