@@ -95,6 +95,7 @@ func startHarbour(t testing.TB, s3 testkit.S3Info, endpoint string) *harbour {
 	h := &harbour{t: t, s3: s3, state: t.TempDir()}
 	config := fmt.Sprintf(`
 listen: 127.0.0.1:0
+stop_delay: 0s
 database: {url: %q}
 auth: {hs256_secret: %q}
 stores:
