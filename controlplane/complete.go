@@ -37,7 +37,7 @@ func (s *Service) Complete(ctx context.Context, c models.Caller, id models.Uploa
 		err = s.completeMultipart(ctx, c, &u, claim, req.Parts)
 	}
 	if err != nil {
-		return UploadView{}, s.tooLate(&u, err)
+		return UploadView{}, err
 	}
 	v, err := s.Upload(ctx, c, id)
 	if err != nil {
@@ -96,25 +96,24 @@ func done(u *models.Upload, now time.Time) (bool, error) {
 			return true, err
 		}
 		return true, models.Errorf(models.CodeMissingParts, "no part has been sent").With("parts", []int{1})
-	case models.UploadUploading:
-		// Past its end too: where all of the bytes are there, repair would take them.
-		return false, nil
 	default:
+		if u.State == models.UploadUploading && u.Commit == models.CommitAuto {
+			// Past its end too: where all of the bytes are there, repair would take them. What
+			// waits for a commit has lost it with its session.
+			return false, nil
+		}
 		err := models.Closed(u, now)
 		return err != nil, err
 	}
 }
 
-// tooLate is why a complete failed, or that the session is over where the client would have
-// to send something more.
-func (s *Service) tooLate(u *models.Upload, err error) error {
-	switch models.ErrorCode(err) {
-	case models.CodeMissingParts, models.CodeSizeMismatch, models.CodePartCorrupt:
-		if end := models.Closed(u, s.utc()); end != nil {
-			return end
-		}
+// lacking is why bytes that have not arrived, or not as they should, keep a complete from
+// being done: for a client that may still send them. Past its end nobody may.
+func (s *Service) lacking(u *models.Upload, err error) error {
+	if s.utc().Before(u.ExpiresAt) {
+		return err
 	}
-	return err
+	return models.Expired()
 }
 
 // completeSingle has nothing to put together: it looks whether the object is there. The
@@ -152,7 +151,7 @@ func (s *Service) completeSingle(ctx context.Context, u *models.Upload, claim mo
 	}
 	switch out {
 	case settledAbsent, settledForeign:
-		return models.Errorf(models.CodeMissingParts, "the bytes have not arrived").With("parts", []int{1})
+		return s.lacking(u, models.Errorf(models.CodeMissingParts, "the bytes have not arrived").With("parts", []int{1}))
 	case settledDone:
 		return nil
 	}
@@ -276,7 +275,11 @@ func (s *Service) assemble(ctx context.Context, u *models.Upload, claim models.C
 		}
 	}
 	if bad := models.CheckParts(u, listed, pins, claimed); bad != nil {
-		return s.yield(ctx, u, partProblem(bad))
+		why := partProblem(bad)
+		if models.CheckParts(u, listed, pins, nil) != nil { // not for what the client's list alone says
+			why = s.lacking(u, why)
+		}
+		return s.yield(ctx, u, why)
 	}
 	size := u.Size
 	if u.Undeclared {

@@ -324,23 +324,32 @@ func TestIncompleteNamesThePartsAndStaysOpen(t *testing.T) {
 // repair or the client; where some are not, the session is over, and no complete revives it.
 func TestCompleteAfterTheEnd(t *testing.T) {
 	t.Parallel()
+	type parts = []models.Part
+	all := []int{1, 2, 3, 4, 5}
 	for name, c := range map[string]struct {
-		size int64
-		sent []int
-		all  bool
+		collection string
+		size       int64
+		sent       []int
+		list       parts
+		code       models.Code
 	}{
-		"single": {100, []int{1}, true}, "single, not sent": {100, nil, false},
-		"multipart": {21 * mib, []int{1, 2, 3, 4, 5}, true}, "multipart, a part missing": {21 * mib, []int{1, 2, 4, 5}, false},
+		"single": {"default", 100, []int{1}, nil, ""}, "single, not sent": {"default", 100, nil, nil, models.CodeSessionExpired},
+		"multipart":                 {"default", 21 * mib, all, nil, ""},
+		"multipart, a part missing": {"default", 21 * mib, []int{1, 2, 4, 5}, nil, models.CodeSessionExpired},
+		// Repair would take it all the same.
+		"multipart, another list": {"default", 21 * mib, all, parts{{Number: 1, ETag: `"x"`}, {Number: 2}, {Number: 3}, {Number: 4}, {Number: 5}}, models.CodePartCorrupt},
+		// Nobody may commit it any more.
+		"single, for a commit": {"draft", 100, []int{1}, nil, models.CodeSessionExpired}, "multipart, for a commit": {"draft", 21 * mib, all, nil, models.CodeSessionExpired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := stack.New(t)
-			v := open(t, s, "default", c.size)
+			v := open(t, s, c.collection, c.size)
 			if len(c.sent) > 0 {
 				send(t, s, v, stack.Bytes(7, int(c.size)), c.sent...)
 			}
 			s.Clock.Advance(stack.Query[time.Time](t, s, "SELECT expires_at FROM uploads").Sub(s.Clock.Now()))
-			if c.all {
+			if c.code == "" {
 				if got := complete(t, s, v.ID); got.State != models.UploadCommitted {
 					t.Errorf("state %s", got.State)
 				}
@@ -348,8 +357,8 @@ func TestCompleteAfterTheEnd(t *testing.T) {
 			}
 			before := stack.Query[string](t, s, "SELECT state || expires_at FROM uploads")
 			for range 2 {
-				_, err := s.Service.Complete(t.Context(), stack.Caller("ann"), v.ID, controlplane.CompleteRequest{})
-				wantCode(t, err, models.CodeSessionExpired)
+				_, err := s.Service.Complete(t.Context(), stack.Caller("ann"), v.ID, controlplane.CompleteRequest{Parts: c.list})
+				wantCode(t, err, c.code)
 			}
 			if now := stack.Query[string](t, s, "SELECT state || expires_at FROM uploads"); now != before {
 				t.Errorf("was %s, is %s", before, now)

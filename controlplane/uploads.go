@@ -147,7 +147,7 @@ func (s *Service) Commit(ctx context.Context, c models.Caller, id models.UploadI
 		return models.File{}, err
 	}
 	if u.State == models.UploadCompleted {
-		return models.File{}, models.Errorf(models.CodeSessionExpired, "the upload has expired")
+		return models.File{}, models.Expired()
 	}
 	return models.File{}, models.Errorf(models.CodeSessionNotCompleted, "the upload is %s", u.State)
 }

@@ -296,6 +296,9 @@ func MissingRanges(listed []Part, count int) [][2]int {
 	return out
 }
 
+// Expired is what a session past its end answers with.
+func Expired() error { return Errorf(CodeSessionExpired, "the upload has expired") }
+
 // Closed returns the error that a session which takes nothing more answers with, or
 // nil while it is open at now. It is a function of the row and the clock: a session
 // past its end is expired before anybody has written that down.
@@ -307,14 +310,14 @@ func Closed(u *Upload, now time.Time) error {
 		}
 		return Errorf(u.ReasonCode, "%s", u.Reason)
 	case UploadExpired:
-		return Errorf(CodeSessionExpired, "the upload has expired")
+		return Expired()
 	case UploadAborted:
 		return Errorf(CodeSessionClosed, "the upload was aborted")
 	case UploadCommitted:
 		return Errorf(CodeSessionClosed, "the upload is committed")
 	case UploadInit, UploadUploading:
 		if !now.Before(u.ExpiresAt) {
-			return Errorf(CodeSessionExpired, "the upload has expired")
+			return Expired()
 		}
 	case UploadCompleting, UploadCompleted:
 	}
