@@ -170,7 +170,7 @@ func TestKubernetesManifests(t *testing.T) {
 			if p.ServiceAccountName != o.Metadata.Name {
 				t.Errorf("%s shares the account %q", o.Metadata.Name, p.ServiceAccountName)
 			}
-			// berthd goes on answering for 5 s by default, and ends within 15 s after that.
+			// With the role api, berthd goes on answering for 5 s by default, and ends within 15 s after that.
 			if p.TerminationGracePeriodSeconds < 25 {
 				t.Errorf("%s is killed after %d s", o.Metadata.Name, p.TerminationGracePeriodSeconds)
 			}

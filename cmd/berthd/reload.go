@@ -18,9 +18,10 @@ import (
 // rows.
 func reloads(load func() (*config.Config, error), take func(map[string]models.Collection) error, log *slog.Logger) func(context.Context) {
 	hups := make(chan os.Signal, 1)
-	signal.Notify(hups, syscall.SIGHUP) // from now on, not only once the loop runs: the default is to end
+	// From now on, not only once the loop runs, and for good, since requests are answered for a
+	// while after it: the default is to end.
+	signal.Notify(hups, syscall.SIGHUP)
 	return func(ctx context.Context) {
-		defer signal.Stop(hups)
 		for {
 			select {
 			case <-ctx.Done():

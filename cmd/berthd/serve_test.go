@@ -405,16 +405,21 @@ func TestStopDelay(t *testing.T) {
 		}
 		return nil
 	})
+	testkit.Eventually(t, 10*time.Second, func() error {
+		for _, loop := range []string{"repair", "reload"} {
+			if !strings.Contains(p.output(), `"loop":"`+loop+`"`) {
+				return fmt.Errorf("%s goes on", loop)
+			}
+		}
+		return nil
+	})
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil { // from one who reloads all
+		t.Fatal(err)
+	}
 	put(t, p, tok, "late", "opened, signed and sent after the signal")
 	if resp := probe(t, p, "/healthz"); resp.StatusCode != http.StatusOK || !resp.Close {
 		t.Errorf("stopping: %d, closes: %v", resp.StatusCode, resp.Close)
 	}
-	testkit.Eventually(t, 10*time.Second, func() error {
-		if !strings.Contains(p.output(), `"loop":"repair"`) {
-			return errors.New("the loops go on")
-		}
-		return nil
-	})
 	select {
 	case <-p.done:
 		t.Errorf("ended: %v", p.err)

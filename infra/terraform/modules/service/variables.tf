@@ -101,6 +101,10 @@ variable "config" {
     error_message = "Needs at least stores and auth."
   }
   validation {
+    condition     = !can(var.config.stop_delay)
+    error_message = "stop_delay is the default's: the tasks' stopTimeout is made for it, and the load balancer lets go of a task before it is asked to stop."
+  }
+  validation {
     condition     = !can(var.config.database.url) && !can(var.config.auth.hs256_secret)
     error_message = "Secrets do not belong here: everybody who may read task definitions would know them. Use secrets."
   }

@@ -220,6 +220,20 @@ run "tools_of_the_next_release" {
   }
 }
 
+run "refuses_a_delay_of_its_own" {
+  command = plan
+
+  variables {
+    config = {
+      stores     = {}
+      auth       = {}
+      stop_delay = "1m"
+    }
+  }
+
+  expect_failures = [var.config]
+}
+
 run "refuses_latest" {
   command = plan
 
