@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -367,6 +368,30 @@ func TestListingsEnd(t *testing.T) {
 	}
 }
 
+// A store that begins a page with the last of the one before is heard once.
+func TestListsAVersionOnce(t *testing.T) {
+	t.Parallel()
+	version := func(id string) string { return "<Version><Key>k</Key><VersionId>" + id + "</VersionId></Version>" }
+	w := newWire(t, func(call int, w http.ResponseWriter, r *http.Request) {
+		const root = "ListVersionsResult"
+		if call == 1 {
+			_, _ = fmt.Fprintf(w, "<%s><IsTruncated>true</IsTruncated><NextKeyMarker>k</NextKeyMarker><NextVersionIdMarker>2</NextVersionIdMarker>%s%s</%s>", root, version("1"), version("2"), root)
+			return
+		}
+		_, _ = fmt.Fprintf(w, "<%s>%s%s</%s>", root, version("2"), version("3"), root)
+	})
+	var got string
+	for v, err := range w.ListVersions(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += v.VersionID
+	}
+	if got != "123" {
+		t.Errorf("listed %s", got)
+	}
+}
+
 // Keys that XML cannot hold come encoded, and the markers with them.
 func TestListsKeysThatXMLCannotHold(t *testing.T) {
 	t.Parallel()
@@ -384,10 +409,10 @@ func TestListsKeysThatXMLCannotHold(t *testing.T) {
 			if call == 1 {
 				more = "<IsTruncated>true</IsTruncated><NextKeyMarker>" + encoded + "</NextKeyMarker>" + next
 			}
-			_, _ = fmt.Fprintf(w, "<%s><EncodingType>url</EncodingType>%s%s</%s>", root, more, entry, root)
+			_, _ = fmt.Fprintf(w, "<%s><EncodingType>url</EncodingType>%s%s</%s>", root, more, strings.ReplaceAll(entry, "#", strconv.Itoa(call)), root)
 		}
 	}
-	w := newWire(t, page("ListVersionsResult", "<Version><Key>"+encoded+"</Key><VersionId>1</VersionId></Version>", "<NextVersionIdMarker>1</NextVersionIdMarker>"))
+	w := newWire(t, page("ListVersionsResult", "<Version><Key>"+encoded+"</Key><VersionId>#</VersionId></Version>", "<NextVersionIdMarker>1</NextVersionIdMarker>"))
 	n := 0
 	for v, err := range w.ListVersions(t.Context(), "") {
 		if err != nil || v.Key != odd {
@@ -395,7 +420,7 @@ func TestListsKeysThatXMLCannotHold(t *testing.T) {
 		}
 		n++
 	}
-	w = newWire(t, page("ListMultipartUploadsResult", "<Upload><Key>"+encoded+"</Key><UploadId>1</UploadId></Upload>", "<NextUploadIdMarker>1</NextUploadIdMarker>"))
+	w = newWire(t, page("ListMultipartUploadsResult", "<Upload><Key>"+encoded+"</Key><UploadId>#</UploadId></Upload>", "<NextUploadIdMarker>1</NextUploadIdMarker>"))
 	for m, err := range w.ListMultiparts(t.Context(), "") {
 		if err != nil || m.Key != odd {
 			t.Errorf("upload of %q, %v", m.Key, err)
