@@ -94,6 +94,7 @@ type app struct {
 func (a *app) run(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	taken := &conns{busy: map[net.Conn]time.Time{}}
 	server := &http.Server{
 		Handler:           a.closing(a.handler),
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -101,6 +102,7 @@ func (a *app) run(ctx context.Context, l net.Listener) error {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
+		ConnState:         taken.note,
 		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelWarn),
 	}
 	var loops sync.WaitGroup
@@ -110,8 +112,8 @@ func (a *app) run(ctx context.Context, l net.Listener) error {
 			a.log.Info("loop ended", "loop", name)
 		})
 	}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(l) }()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
 
 	var err error
 	select {
@@ -120,15 +122,18 @@ func (a *app) run(ctx context.Context, l net.Listener) error {
 		a.stopping.Store(true)
 		select {
 		case <-time.After(a.delay):
-		case err = <-failed:
+			_ = l.Close()
+			<-served // all that it took is noted
+		case err = <-served:
 		}
-	case err = <-failed:
+	case err = <-served:
 	}
 	if err != nil {
 		err = fmt.Errorf("serve: %w", err)
 	}
+	a.stopping.Store(true)
 	cancel()
-	return errors.Join(err, a.stop(server, &loops))
+	return errors.Join(err, a.stop(server, taken, &loops))
 }
 
 // closing tells those who have a connection open to make their next one elsewhere. A
@@ -142,11 +147,12 @@ func (a *app) closing(h http.Handler) http.Handler {
 	})
 }
 
-func (a *app) stop(server *http.Server, loops *sync.WaitGroup) error {
+func (a *app) stop(server *http.Server, taken *conns, loops *sync.WaitGroup) error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	ended := make(chan struct{})
 	go func() { loops.Wait(); close(ended) }()
+	taken.wait(ctx)
 	err := server.Shutdown(ctx)
 	if err != nil {
 		err = errors.Join(fmt.Errorf("stop: requests in flight were cut off: %w", err), server.Close())

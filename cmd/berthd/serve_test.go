@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -383,6 +384,45 @@ func inFlight(url string) error {
 		}
 	}
 	return errors.New("nothing in flight")
+}
+
+// A connection that was taken is answered, also if its request comes when nothing more is
+// taken.
+func TestStopAnswersWhatWasTaken(t *testing.T) {
+	t.Parallel()
+	p := start(t, realConfig(t))
+	address := strings.TrimPrefix(p.url, "http://")
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	probe(t, p, "/healthz") // came later and was taken: so was the other
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, 10*time.Second, func() error {
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			c.Close()
+			return errors.New("still takes connections")
+		}
+		return nil
+	})
+	if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: berth\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || !resp.Close {
+		t.Errorf("%d, closes: %v", resp.StatusCode, resp.Close)
+	}
+	if err := p.ended(); err != nil {
+		t.Error(err)
+	}
 }
 
 // Who is asked to stop goes on answering, says that it is not ready, and that the next
