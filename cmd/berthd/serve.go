@@ -123,7 +123,9 @@ func (a *app) run(ctx context.Context, l net.Listener) error {
 		select {
 		case <-time.After(a.delay):
 			_ = l.Close()
-			<-served // all that it took is noted
+			if end := <-served; !errors.Is(end, net.ErrClosed) { // now all that it took is noted
+				err = end
+			}
 		case err = <-served:
 		}
 	case err = <-served:
