@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -153,15 +152,7 @@ func TestRollingUpgradeFailsNothing(t *testing.T) {
 		for i, n := range now {
 			urls[i] = n.url
 		}
-		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		testkit.Eventually(t, 30*time.Second, func() error {
-			if resp := probe(t, p, "/readyz"); resp.StatusCode != http.StatusServiceUnavailable {
-				return fmt.Errorf("/readyz: %d", resp.StatusCode)
-			}
-			return nil
-		})
+		p.ask(t)
 		r.set(urls...)
 		if err := p.ended(); err != nil {
 			t.Errorf("a replaced process: %v\n%s", err, p.output())

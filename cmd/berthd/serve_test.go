@@ -132,6 +132,20 @@ func (p *process) stop(t *testing.T) error {
 	return p.ended()
 }
 
+// ask asks one that has a stop_delay to end, and returns when it says that it is not ready.
+func (p *process) ask(t *testing.T) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, 30*time.Second, func() error {
+		if resp := probe(t, p, "/readyz"); resp.StatusCode != http.StatusServiceUnavailable {
+			return fmt.Errorf("/readyz: %d", resp.StatusCode)
+		}
+		return nil
+	})
+}
+
 // ended waits until one that was asked to end has, and returns how it did.
 func (p *process) ended() error {
 	select {
@@ -436,15 +450,7 @@ func TestStopDelay(t *testing.T) {
 	if resp := probe(t, p, "/readyz"); resp.StatusCode != http.StatusOK || resp.Close {
 		t.Errorf("before: %d, closes: %v", resp.StatusCode, resp.Close)
 	}
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	testkit.Eventually(t, 10*time.Second, func() error {
-		if resp := probe(t, p, "/readyz"); resp.StatusCode != http.StatusServiceUnavailable {
-			return fmt.Errorf("/readyz: %d", resp.StatusCode)
-		}
-		return nil
-	})
+	p.ask(t)
 	testkit.Eventually(t, 10*time.Second, func() error {
 		for _, loop := range []string{"repair", "reload"} {
 			if !strings.Contains(p.output(), `"loop":"`+loop+`"`) {
